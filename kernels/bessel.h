@@ -235,9 +235,9 @@ TLM_LONG_FN double tlm_airy(double x, bool slope) {
 #define TLM_MAX_DEGREE 1e6
 
 TLM_LONG_FN double tlm_orthogonal(int family, double x, double degree, int slope) {
-  /* value at x of the polynomial of degree k, and of its derivatives */
+  /* p[m] is the m-th derivative at x of the polynomial of degree k; p[0] is its value */
   double p[TLM_MAX_SLOPE + 1] = {1};
-  /* value at x of the polynomial of degree k - 1, and of its derivatives */
+  /* q[m] is the m-th derivative at x of the polynomial of degree k - 1 */
   double q[TLM_MAX_SLOPE + 1] = {0};
   bool chebyshev = family < 8;
   bool laguerre = family == 10;

@@ -28,8 +28,9 @@ function M.install(base, module, forms)
       add(base, name, function(...) return require(module)[class_name](...) end)
    end
 
-   --- Makes `fn` a method of all pipes that derive from this base class. It may replace another
-   --- functional form.
+   --- Makes `fn` a method, called a functional form, of all pipes that derive from the base class.
+   --- The name may be that of an existing functional form, which is then replaced, but not that of
+   --- any other method.
    function base.register_function(name, fn)
       check_name(base, name)
       if base[name] ~= nil and base.functions[name] == nil then
@@ -39,7 +40,7 @@ function M.install(base, module, forms)
       add(base, name, fn)
    end
 
-   --- Makes `cls` a method of all pipes that derive from this base class. cls is a class, or a
+   --- Makes `cls` a method of all pipes that derive from the base class. cls is a class, or a
    --- function that takes a pipe and further arguments and returns a pipe.
    function base.register_datapipe_as_function(name, cls)
       check_name(base, name)

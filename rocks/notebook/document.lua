@@ -22,7 +22,8 @@ local function kind_of(value)
    return type(value) == "string" and "a text" or tostring(value)
 end
 
--- Raises an error if a notebook is in another language, because this run would replace its outputs.
+-- Raises an error if a notebook is in a language other than Lua, because a run would overwrite the
+-- outputs of its cells.
 local function check_metadata(path, document)
    local info = document.metadata
    if json.is_array(info) and #info == 0 or info == json.null then document.metadata = nil end

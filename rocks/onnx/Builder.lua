@@ -356,7 +356,7 @@ function Builder:recurrent(kind, inputs, attributes, relu)
    return self:node(kind, inputs, attributes, kind == "LSTM" and 3 or 2)
 end
 
---- Records that a value is a view of another value's memory. Their strides may differ.
+--- Records that a value is a view of the memory of the value `of`, perhaps with other strides.
 function Builder.view(_, value, of)
    value.root = of.root or of
    return value

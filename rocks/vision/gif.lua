@@ -89,8 +89,9 @@ local function deinterlaced(image)
    return image:index_select(1, torch.tensor(order):argsort())
 end
 
--- Draws the image at position `at` into a frame (3, H, W), and returns the position after it.
--- `control` has the packed field and the transparent number of the last graphic control extension.
+-- Decodes the image that begins at byte `at` of the file's text, draws it into a frame (3, H, W),
+-- and returns the position of the byte after the image. `control` has the packed field and the
+-- number of the transparent colour from the last graphic control extension.
 local function draw(text, at, frame, colours, control)
    local left, top, width, height, packed, own
    left, top, width, height, packed, at = read("<I2I2I2I2B", text, at)

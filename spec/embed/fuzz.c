@@ -41,7 +41,8 @@ typedef struct Report {
 static lua_State *generator;
 static Report *report;
 static char log_path[64];
-/* the arguments of the program; `scripts` is 0 without arguments */
+/* The program's arguments, all optional: the seed, the number of scripts (0 means that scripts run
+** until the time is over), and the number of the first script. */
 static long long seed = 1, scripts, first;
 
 /* Limits the running line to HANG_SECONDS of processor time, and to a multiple of that in real

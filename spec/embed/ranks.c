@@ -1,5 +1,6 @@
 /*
-** ranks.c - tests two states of one host, each on its own thread, as ranks of a process group.
+** ranks.c - tests several Lua states in one process, each on its own thread, as the ranks of a
+** process group.
 */
 #include <lauxlib.h>
 #include <lua.h>

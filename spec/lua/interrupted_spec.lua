@@ -98,7 +98,8 @@ local scopes = {
    end,
 }
 
--- Runs fn, and raises an error at the event with the given number. Returns the number of events.
+-- Runs fn, and raises an error when Lua's debug hook (calls, returns, lines and instructions) is called for the
+-- `event`-th time. Returns the number of calls of the hook.
 local function interrupted_at(event, fn)
    local count = 0
    local function strike()

@@ -675,8 +675,8 @@ static bool add_word(const tli_Tokens *t, const Text *text, const Piece *piece, 
   return true;
 }
 
-/* Computes the tokens of an ASCII chunk. Returns the chunk's number of words, or -1 if the chunk is
-** left to the caller. */
+/* Computes the tokens of an ASCII chunk. Returns the chunk's number of words, or -1 if the caller
+** must compute the tokens. */
 static int compute(tli_Tokens *t, const char *chunk, int n, int flag, tli_TokenList *list) {
   Text a, b, *text = &a, *other = &b;
   for (int i = 0; i < n; i++) {

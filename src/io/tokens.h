@@ -97,7 +97,8 @@ typedef struct tli_Tokens {
   int nsteps;
   bool has_steps; /* whether all steps of the tokenizer are known here */
   /* the cache of the tokens of chunks: the fields from here to the end */
-  /* maps a chunk to a position in `data`, or to -2 if the chunk is left to the caller */
+  /* maps a chunk of text to the position of its tokens in `data`, or to -2 if the caller must
+  ** compute the tokens each time */
   tli_ByteMap chunks;
   /* for each chunk the numbers of tokens and words, then the lists of a tli_TokenList (owned) */
   int32_t *data;
@@ -123,8 +124,8 @@ bool tli_tokens_word(const tli_Tokens *t, const char *word, int n, tli_TokenList
 ** its part. */
 int64_t tli_tokens_chunk(tli_Tokens *t, const char *chunk, int n, int flag) TL_MUSTCHECK;
 
-/* Adds a chunk's tokens to the cache. If list is NULL, records that the chunk is left to the
-** caller. */
+/* Adds a chunk's tokens to the cache. If list is NULL, records that the caller must compute the
+** chunk's tokens each time. */
 bool tli_tokens_put(tli_Tokens *t, const char *chunk, int n, int flag, const tli_TokenList *list,
                     int words) TL_MUSTCHECK;
 

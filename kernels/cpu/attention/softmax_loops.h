@@ -8,7 +8,7 @@
 #include "kernels/math.h"
 
 #define LANES 32
-/* for loops whose step is halved from LANES / 2 down to 1 */
+/* Unrolls a loop that halves its counter from LANES / 2 down to 1, which takes 5 iterations. */
 #define UNROLL _Pragma("GCC unroll 5")
 #define SPAN (64 * LANES)
 

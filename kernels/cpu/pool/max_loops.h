@@ -73,9 +73,9 @@ static inline void max_one(const tlk_Spans *p, const Element *best, const int32_
 #define SQUARES 8 /* the number of windows of 2 x 2 elements in a block */
 #define FAR 16    /* the least number of columns between windows that are computed one by one */
 
-/* The rows of scratch memory. `best` and `at` have the maximum of each column and its position in
-** the plane, between margins for the padding. The maximum of the window that begins at column w is
-** in most[w], and its position in most_at[w]. */
+/* Rows in scratch memory, for one row of windows. A row begins and ends with columns for the
+** padding. best[w] is the maximum of column w, and at[w] its position in the plane. most[w] is the
+** maximum of the window that begins at column w, and most_at[w] its position in the plane. */
 typedef struct Rows {
   Element *best, *most;
   int32_t *at, *most_at;

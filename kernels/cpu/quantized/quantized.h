@@ -27,8 +27,9 @@ typedef struct tlk_QuantizedProduct {
   bool flat;      /* whether the windows of consecutive positions are `channels` bytes apart */
   /* number of contiguous runs of bytes in a window, and number of bytes in a run */
   int64_t runs, run;
-  int64_t groups, panels,
-      parts; /* an image has groups * parts tasks; its panels are divided into parts */
+  /* The product is divided into images * groups * parts tasks. A task computes one group of an
+  ** image's positions for one part of the panels of output channels. */
+  int64_t groups, panels, parts;
   /* the rounded input (images, height, width, channels): the caller's array, or `copy` */
   const uint8_t *bytes;
   uint8_t *copy;  /* (owned) */

@@ -49,7 +49,7 @@ typedef struct fusion_Step {
   tlk_FaultSource source;
 } fusion_Step;
 
-/* A chain as one loop; dimension 0 is the innermost. */
+/* The loop that computes a chain of elementwise calls; dimension 0 is the innermost. */
 typedef struct fusion_Plan {
   int64_t numel;
   int ndim, noperands, nsteps;

@@ -265,9 +265,9 @@ end
 --- program cannot repeat the call, or nil.
 function M.call(fn, ...) return call(false, fn, ...) end
 
---- Does the same as M.call, but watches the whole call, even after an action that a program cannot
---- repeat. `looped` of the watch is the set of tables that the script passes to pairs, ipairs
---- or next.
+--- Calls a function, as M.call does, but watches until the function ends: actions that a program
+--- cannot repeat neither stop the watch nor set `refusal`. The watch has one more field: `looped`,
+--- the set of tables that the script passes to pairs, ipairs or next.
 function M.whole(fn, ...) return call(true, fn, ...) end
 
 return M

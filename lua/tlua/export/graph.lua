@@ -137,8 +137,8 @@ end
 
 -- Graphs ------------------------------------------------------------------------------------------
 
---- The graph of a program as a list of nodes in the order of their calls. A call with several
---- results is followed by nodes whose target is `getitem`, one for each result.
+--- The graph of a program as a list of nodes in the order in which the program runs them. A node
+--- with several results is followed by nodes whose target is `getitem`, one for each result.
 ---
 ---     local function fn(x) return x:tanh() end
 ---     local graph = torch.export(fn, {torch.ones(2)}):graph()

@@ -375,7 +375,8 @@ end
 -- products are searched.
 local FACTORS <const>, MOST_SIZES <const> = 3, 8
 
--- Returns a size that differs by `more` from the example's size, if the range has such a size.
+-- Returns the size of an example plus `more` if the dimension's range includes the sum. Otherwise
+-- returns the size minus `more`, but at least the smallest size of the range.
 local function size_beside(found, more)
    if found.size + more <= found.most then return found.size + more end
    return math.max(found.size - more, found.least)

@@ -157,7 +157,8 @@ local function body_of(P, node, fn)
    P:line "end"
 end
 
--- Calls the script's own decorators with the function.
+-- Writes calls of a function's decorators, except for those that the translation itself replaces,
+-- such as torch.no_grad.
 local function apply_decorators(P, node, name)
    for i = #(node.decorator_list or {}), 1, -1 do
       local decorator = node.decorator_list[i]

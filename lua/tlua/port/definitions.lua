@@ -49,7 +49,8 @@ local function has_decorator(node, name)
    return false
 end
 
---- Returns the record of a function, which is the same table in each pass.
+--- Returns the table that describes a function of the script: its name, parameters and so on. Each
+--- pass over the script gets the same table, and so finds the types that earlier passes inferred.
 ---@param known table
 ---@param node table  FunctionDef
 ---@param class? table  the class, if the function is a method

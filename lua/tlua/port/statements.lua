@@ -46,7 +46,8 @@ function Porter:flush_pre()
    self.pre = {}
 end
 
---- Writes a statement, of one line or several, after the lines that its expressions need first.
+--- Writes a statement, which may have several lines. Lines that its expressions need, such as
+--- declarations of helper variables, are written before it.
 ---@param text string
 function Porter:put(text)
    self:flush_pre()

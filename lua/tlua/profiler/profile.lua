@@ -145,7 +145,7 @@ function Profile:start()
    end
    if open[1] or torch._profiling() then collectgarbage() end
    if open[1] and open[1].of_script then
-      open[1].gave_way = true -- the script's own profile takes precedence
+      open[1].gave_way = true -- gives way to the script's
       open[1]:stop()
    end
    if open[1] then torch.raise "profiler.profile: another one runs; profiles do not nest" end

@@ -110,7 +110,8 @@ end
 local blocked <const> = {sparse_bsr = true, sparse_bsc = true}
 local by_column <const> = {sparse_csc = true, sparse_bsc = true}
 
---- Returns whether a layout has blocks as values, and whether it has pointers to columns.
+--- Returns whether a layout stores blocks (bsr, bsc), and whether it is compressed by columns (csc,
+--- bsc).
 ---@param layout string
 ---@return boolean blocks
 ---@return boolean columns

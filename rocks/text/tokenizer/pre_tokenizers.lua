@@ -189,7 +189,8 @@ makers.Split = function(config, fail)
                into[n + 1] = {text = text:sub(at), base = base + at - 1}
                return
             end
-            -- an empty match: starts again with the general method below
+            -- The pattern has matched an empty text, which only the general method below handles.
+            -- So the parts that were added are removed, and the whole text is split again.
             for i = n, begun + 1, -1 do into[i] = nil end
          end
          local list = pieces.by_regex(text, pattern)

@@ -105,7 +105,8 @@ typedef struct tlk_Attention {
   bool causal;
   double scale, dropout;
   uint64_t seed, block;
-  /* the words {seed, block} on the device (tlk_random); NULL outside of captures */
+  /* During a capture, points to two words on the device that replace seed and block, as in struct
+  ** tlk_random; otherwise NULL. */
   const uint64_t *state;
 } tlk_Attention;
 

@@ -48,7 +48,7 @@ struct tli_Sweep {
   int n;         /* the number of steps (stored calls); step i writes version i */
   int64_t numel; /* the number of elements of each loop */
   int64_t width; /* the length of the rows in loops that are not flat; 0 if all loops are flat */
-  bool tall;     /* whether a loop has more than two dimensions */
+  bool tall;     /* whether the loop of any step has more than two dimensions */
   int64_t cols, rows, across, buffer;
   atomic_bool failed;
   Version versions[MOST_STEPS];

@@ -596,8 +596,8 @@ static tl_Ints read_table(tli_Args *a, int i, Reader reader, const char *expecte
   return (tl_Ints){n, v};
 }
 
-/* Reads a list of numbers that are passed as separate arguments, beginning with the argument of
-** parameter i. */
+/* Reads the list of numbers for parameter i. If the caller has passed the numbers as separate
+** arguments, as in zeros(2, 3), reads all of them. */
 static tl_Ints read_numbers(tli_Args *a, int i, Reader reader, const char *expected) {
   int count = a->nlist && (a->signature->params[i].flags & TLI_P_VARARG) ? a->nlist : 1;
   int64_t *v = (int64_t *)tli_args_room(a, count);

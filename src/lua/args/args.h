@@ -141,8 +141,9 @@ tl_Tensor **tli_args_owned(tli_Args *a, int64_t n);
 void tli_args_end(tli_Args *a);
 
 /* Raises the recorded failure. The message names the function that the user has called, even if
-** that function called the operator that failed. If sparse tensors are among the arguments, calls
-** their handler instead and returns its results. */
+** that function called the operator that failed. If an argument is
+** a sparse, masked or nested tensor, calls the handler of that kind of tensor (sparse.h) instead,
+** and returns the handler's results. */
 int tli_args_raise(tli_Args *a);
 int tli_raise_call(lua_State *L, const tli_Signature *sig);
 

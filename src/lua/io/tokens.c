@@ -175,10 +175,19 @@ static void read_steps(lua_State *L, tli_Tokens *t) {
   t->has_steps = true;
 }
 
-/* _tokens(config) returns an object with the methods below. Fields of config: kind (0 BPE, 1
-** unigram, 2 WordPiece), ids, merges, scores, prefix, suffix, unknown, byte_ids, unknown_score,
-** most, the flags of_bytes, fuses, ignores_merges, byte_fallback and single, and, if all steps for
-** ASCII are known, nodes and steps. */
+/* _tokens(config) returns an object with the methods below. Fields of config:
+**   kind: 0 BPE, 1 unigram, 2 WordPiece
+**   ids, merges, scores: the vocabulary, the merges of BPE and the scores of unigram
+**   prefix: the text before a token that continues a word, such as "##"
+**   suffix: the text after the last token of a word, such as "</w>"
+**   unknown, unknown_score: the token for an unknown symbol, and its score in unigram
+**   byte_ids: the token for each byte; byte_fallback: whether unknown characters become such tokens
+**   most: the largest number of characters that WordPiece divides; longer words are unknown
+**   of_bytes: whether BPE begins with bytes instead of characters
+**   fuses: whether BPE makes one token of adjacent unknown symbols
+**   ignores_merges: whether a word that is in BPE's vocabulary is one token
+**   single: whether unigram rounds sums of scores to float32
+**   nodes, steps: the normalizer and pre-tokenizer for ASCII text, if C supports all steps */
 static int io_tokens(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   lua_settop(L, 1);

@@ -99,7 +99,7 @@ op {"atan2(Tensor self, Operand other) -> Tensor",
     doc = "Returns the angle of the point (other, self), in radians from -pi (excluded) to pi.",
     alias = {"arctan2"},
     pointwise = {types = "floating"}, inplace = true,
-    -- other * other of a number alone would be a float32
+    -- addcmul, because `other` may be a number: other * other would then be rounded to float32
     grad = {self = "grad * other / addcmul(self * self, other, other)",
             other = "neg(grad * self / addcmul(self * self, other, other))"},
     autocast = {gpu = "widest"},

@@ -32,9 +32,10 @@ local function same_shape(a, b)
    return table.concat(a.shape, ",") == table.concat(b.shape, ",") and a.dtype == b.dtype
 end
 
--- Returns the index of all ranks' tensors, and a table of the boxes that each rank writes: {[rank]
--- = {[tensor's number] = {[box's number] = name}}}. If several ranks have the same box, the rank
--- with the fewest elements so far writes it.
+-- Returns the index, and a table of the boxes (rectangular parts of tensors) that each rank writes:
+-- {[rank + 1] = {{the tensor's number, the box's number, the box's name in the file}, ...}}. If
+-- several ranks have a box, the rank with the fewest elements assigned so far writes it.
+-- If the ranks' tensors do not fit together, returns nil and a message.
 local function assign(described, token)
    local index, holders, order = {}, {}, {}
    for rank, list in ipairs(described) do

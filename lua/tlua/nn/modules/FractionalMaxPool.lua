@@ -78,8 +78,8 @@ local function positions(samples, lengths, sizes, kernel)
       local shape = {samples:size(1), samples:size(2)}
       for k = 1, 2 * n do shape[k + 2] = 1 end
       local inside = torch.arange(kernel[d], {dtype = samples.dtype, device = samples.device})
-      -- as in PyTorch, random number 1 is for the last dimension if there are two, and for the
-      -- first dimension if there are three
+      -- In PyTorch, the first random number of a plane is for its last dimension if the plane has
+      -- two dimensions, but for its first dimension if the plane has three.
       local sample = samples:select(3, n == 2 and 3 - d or d)
       local along = starts(sample, lengths[d], sizes[d], kernel[d]):unsqueeze(4) + inside
       shape[2 + d], shape[2 + n + d] = sizes[d], kernel[d]

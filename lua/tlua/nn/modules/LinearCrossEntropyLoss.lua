@@ -1,6 +1,6 @@
 -- LinearCrossEntropyLoss.lua - the last linear layer of a classifier together with its
--- cross-entropy. Without out_features, only the logits of a few rows are in memory at a time
--- (F.linear_cross_entropy).
+-- cross-entropy. If out_features is not given, F.linear_cross_entropy computes the loss with the
+-- logits of only a few rows in memory at a time. With out_features, all logits are in memory.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -15,9 +15,8 @@ local signature = args.signature(name .. [[(in_features: count, num_classes: cou
    reduction: string = 'mean', weight: tensor?, ignore_index: integer?,
    label_smoothing: number = 0, options: table?)]])
 
---- The last linear layer of a classifier together with its cross-entropy: only the logits of a few
---- rows are in memory at a time.
----
+--- The last linear layer of a classifier together with its cross-entropy. Unless out_features is
+--- given, only the logits of a few rows are in memory at a time.
 ---
 ---     local loss = torch.nn.LinearCrossEntropyLoss(4, 10)
 ---     local x, class = torch.zeros(3, 4), torch.tensor {1, 5, 10}
