@@ -263,6 +263,13 @@ local function has_versions(pass)
    return true
 end
 
+-- Returns the number of the last step that calls a layer.
+local function last_step(plan, module)
+   for i = #plan, 1, -1 do
+      if plan[i].module == module then return i end
+   end
+end
+
 -- Returns the output of a step. Computes it again if it has been freed.
 local function output_of(pass, plan, i)
    local outputs, step = pass.outputs, plan[i]
@@ -273,7 +280,8 @@ local function output_of(pass, plan, i)
       local name = pass.sorted.names[i]
       local fn = formulas.to[name]
       outputs[i] = result(name == "Linear" and fn(module, list[1]) or fn(list[1], list[2]))
-      module.output = outputs[i]
+      -- a layer that the graph calls several times has the output of its last call
+      if last_step(plan, module) == i then module.output = outputs[i] end
    end
    return outputs[i]
 end
@@ -294,9 +302,8 @@ local pass_of = setmetatable({}, {__mode = "k"})
 
 -- Returns the output of a layer's last call, which has been freed.
 local function freed_output(pass, module)
-   for i = #pass.plan, 1, -1 do
-      if pass.plan[i].module == module then return output_of(pass, pass.plan, i) end
-   end
+   local i = last_step(pass.plan, module)
+   return i and output_of(pass, pass.plan, i)
 end
 
 -- Returns the gradInput of a layer that the last backward pass has freed. Computes the gradients of

@@ -215,6 +215,20 @@ describe("Torch7's nngraph", function()
       end
    end)
 
+   it("keeps that output when a program reads another layer's output or gradInput", function()
+      local x, other, shared, total = nn.Identity()(), nn.Linear(3, 3), nn.Linear(3, 3), nn.CAddTable()
+      local model = nn.gModule({x}, {nn.Tanh()(shared(total {other(x), shared(x)}))})
+      local input = torch.randn(4, 3)
+      local out = model:forward(input)
+      model:backward(input, torch.ones(4, 3))
+      close(out, torch.tanh(shared.output))
+      for _, layer in ipairs {other, total} do
+         assert.is_not_nil(layer.output)
+         assert.is_not_nil(layer.gradInput)
+         close(out, torch.tanh(shared.output))
+      end
+   end)
+
    it("leaves layers that derive from others their own methods", function()
       local layer = nn.LinearWeightNorm(3, 2)
       layer.g:fill(2)
