@@ -66,7 +66,8 @@ function Module:accGradParameters(input, gradOutput, scale)
 end
 
 --- Subtracts the gradients of the parameters, times `rate`, from the parameters. If a class defines
---- accGradParameters, gradWeight and gradBias are the parameters during a call of this method.
+--- accGradParameters, it is called with the scale -rate while the fields gradWeight and gradBias
+--- hold the weight and the bias, so it adds to the parameters themselves.
 function Module:accUpdateGradParameters(input, gradOutput, rate)
    self:defaultAccUpdateGradParameters(input, gradOutput, rate)
 end

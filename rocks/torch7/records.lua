@@ -114,8 +114,8 @@ local function leaf(x)
    return made
 end
 
--- Computes the output of a container within another one. Its input gets its own view, because the
--- gradient of this view is the container's gradInput.
+-- Computes the output of `module`, a container within another container. Each tensor of its input
+-- is replaced by a view, whose gradient is the gradInput of the inner container.
 local function forward_container(outer, module, input)
    local call = {module = module, steps = {}}
    table.insert(outer.containers, call)

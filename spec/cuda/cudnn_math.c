@@ -207,9 +207,10 @@ void rnn_forward(void *job) {
 
 /* ---- the gradient of the data ---------------------------------------------------------------- */
 
-/* Computes the gradients of the sums inside the gates from d, the gradient of h' before the
-** projection. `cell` holds the gradient of c' on entry and the gradient of c on return. The part
-** of h's gradient that does not go through the sums is added to `state`. */
+/* Writes the gradients of the sums inside the gates to r->grads. h and c are the states before the
+** step, h' and c' the states after it, and d is the gradient of h' before the projection. `cell`
+** holds the gradient of c' on entry and the gradient of c on return. The part of h's gradient that
+** does not go through the sums is added to `state`. */
 static void gates_back(const RnnShape *s, const Record *r, const double *d, double *cell,
                        double *state) {
   for (int k = 0; k < s->hidden; k++) {

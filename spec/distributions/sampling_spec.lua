@@ -97,8 +97,8 @@ describe("a sample", function()
       end)
    end
 
-   -- A uniform number in bfloat16 has only 256 possible values. If distributions used only these, Geometric would have
-   -- the mean 4, and tails would be missing.
+   -- A uniform number in bfloat16 has only 256 possible values. If distributions used only these, Geometric with
+   -- p = 0.25 would have the mean 4 instead of 3, and tails would be missing.
    local of_half <const> = {
       Geometric = {0.25, 3, 12 ^ 0.5}, Laplace = {0, 0, 2 ^ 0.5, 1}, Gumbel = {0, 0.5772, math.pi / 6 ^ 0.5, 1},
       LogitRelaxedBernoulli = {1, 0, math.pi / 3 ^ 0.5, 0.5},

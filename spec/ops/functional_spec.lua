@@ -148,7 +148,7 @@ local function check(row, fn, narrow)
    end
 end
 
--- Each function makes leaves with the same values in its own way.
+-- Each function turns an input of a test into the tensor that the test uses: unchanged, not contiguous, or in float32.
 local ways = {
    plain = function(x) return x end,
    strided = function(x)

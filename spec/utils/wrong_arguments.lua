@@ -18,8 +18,8 @@ local seed <const> = math.tointeger(arg[2])
 local operators = {}
 for path in io.lines(arg[1]) do operators[path] = true end
 
--- Functions that this program does not call, because they wait for other processes, take a message as an argument,
--- print, write into the user's folders, or may only be called by derived classes.
+-- Functions that this program does not call. Some wait for other processes, print, write into the user's folders, or
+-- may only be called by derived classes. Others take the message of an error or its title as an argument.
 local passed_over <const> = {
    ["torch.distributed.FileStore"] = true, ["torch.distributed.TCPStore"] = true,
    ["torch.distributed.device_mesh.group_of"] = true, ["torch.raise"] = true, ["torch.optim.Optimizer"] = true,

@@ -157,8 +157,8 @@ void tli_node_release(tli_Node *n);
 /* Connects edge i to the node or leaf of `input`. Leaves the edge without destination if input is
 ** NULL or needs no gradient. */
 bool tli_node_connect(tli_Node *n, int i, tl_Tensor *input) TL_MUSTCHECK;
-/* Makes `result` the node's result k. If its dtype is floating, `result` then requires a gradient;
-** otherwise the node only stores its properties. */
+/* Makes `result` the node's result k, whose properties the node stores. If its dtype is floating or
+** complex, `result` then requires a gradient. */
 bool tli_node_output(tli_Node *n, int k, tl_Tensor *result) TL_MUSTCHECK;
 /* Returns whether the gradient of input i is needed: the edge has a destination and, in a pass that
 ** computes the gradients of certain inputs only, leads towards one of these inputs. */

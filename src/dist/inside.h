@@ -93,8 +93,8 @@ typedef struct tli_Transport {
   /* Returns false with a message if the machine or the process lacks a requirement. The pointer is
   ** NULL if the transport is always available. */
   bool (*available)(void);
-  /* Joins the group together with all other ranks. If `join` fails, `leave` releases everything
-  ** that `join` has allocated. */
+  /* Makes this rank a member of the group; every rank of the group calls it. The caller calls
+  ** `leave` even if `join` fails, and `leave` releases everything that `join` has allocated. */
   bool (*join)(tli_Group *g, tli_Store *store, const char *name);
   /* Leaves the group when no call is pending, and notifies ranks that wait for this rank. */
   void (*leave)(tli_Group *g);

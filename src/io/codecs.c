@@ -378,7 +378,7 @@ typedef struct WebpFeatures { /* WebPBitstreamFeatures */
   uint32_t reserved[8];
 } WebpFeatures;
 
-enum { WEBP_VERSION = 0x0200 }; /* the library accepts all versions of this interface */
+enum { WEBP_VERSION = 0x0200 }; /* libwebp compares only the first byte, the major version */
 
 typedef unsigned char *WebpRun(const unsigned char *, size_t, unsigned char *out, size_t size,
                                int pitch);

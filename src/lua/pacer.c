@@ -106,9 +106,10 @@ static void young_unhooked(lua_State *L, tli_State *S) {
 static void full(lua_State *L, tli_State *S) { run_unseen(L, S, full_unhooked); }
 static void young(lua_State *L, tli_State *S) { run_unseen(L, S, young_unhooked); }
 
-/* Adapts the threshold of young steps, after a step that freed `dead` of `young` bytes. The
-** threshold rises at once and falls slowly, because each attempt to lower it may promote live
-** objects to the old generation. */
+/* Adapts the number of new bytes after which a young step runs. The last step freed `dead` of
+** `young` bytes. The number is doubled if more than a quarter survived, and shrinks by a sixteenth
+** if at most a sixteenth did. It shrinks slowly because each young step may promote live objects to
+** the old generation. */
 static void adapt(tli_Pacer *p, int64_t young, int64_t dead) {
   int64_t alive = young - dead, at = p->young_at;
   if (alive > young / 4)

@@ -83,9 +83,9 @@ static int open_library(lua_State *L) {
   return luaopen_tlua(L);
 }
 
-/* Opens the library if a program begins with `require "tlua.text"` or `require "torch7"`. The
-** library adds searchers, which run after the search in package.preload and find the module. Lua
-** calls the function as __index(package.preload, module). */
+/* Lua calls this function as __index(package.preload, module). For "torch7" and names that begin
+** with "tlua.", it opens the library, which adds searchers. Since it returns nothing, `require` goes
+** on to these searchers, which find the module. */
 static int index_preload(lua_State *L) {
   const char *module = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
   if (strncmp(module, "tlua.", 5) != 0 && strcmp(module, "torch7") != 0) return 0;

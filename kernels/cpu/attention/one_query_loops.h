@@ -29,8 +29,8 @@ static inline Vec widen(const uint16_t *x) {
 #elif defined(__F16C__) && TLK_VECTOR_BYTES == 32
   return (Vec)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)x));
 #else
-  /* the exponent of float is larger by 112, and the largest exponent of float16 means infinity or
-  ** NaN */
+  /* The bias of the exponent is larger by 112 in float than in float16. The largest exponent of
+  ** float16 means infinity or NaN. */
   Ints bits = __builtin_convertvector(*(const Halves *)(const void *)x, Ints);
   Vec size = (Vec)((bits & 0x7fff) << 13) * 0x1p112f;
   Ints infinite = size >= 0x1p16f;

@@ -265,7 +265,8 @@ static void multiply(const Chunk *c, int64_t block, const float *kernels, float 
   }
 }
 
-/* Stores the results of one segment. `transposed` is scratch memory (position, lanes). */
+/* Computes the results of segment `at` of the chunk, a row of adjacent tiles, for the channels of
+** block `tile`, and stores them. `transposed` is scratch memory (position, lanes). */
 static bool store_segment(const Chunk *c, int64_t at, int64_t tile, const float *sums,
                           float *transposed, const float *bias) {
   const Sums *s = c->sums;

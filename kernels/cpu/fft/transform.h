@@ -38,7 +38,7 @@ typedef struct tlk_FftPass {
 
 /* A multiplication of the elements of a line: out = scale * (in * factors). The imaginary parts of
 ** `in` are multiplied by in_sign before the product, and the imaginary parts of `out` by out_sign
-** after it. A sign of -1 gives conjugates. */
+** after it, so a sign of -1 takes the conjugates. */
 typedef struct tlk_FftFactors {
   const void *factors;
   double in_sign, scale, out_sign;

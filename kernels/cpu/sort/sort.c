@@ -303,7 +303,8 @@ static bool run(Work *w, RowFn fn, size_t bytes) {
   else
     TL_TRY(tli_parallel_try(w->rows, grain, run_rows, &r));
   if (!w->failed || w->alone) return !w->failed;
-  /* another thread has failed, so this thread has no message yet and sets one */
+  /* The message of a failure is on the thread that failed. So this thread sets one: that of an
+  ** interruption if there was one, or else that of exhausted memory. */
   return tli_go_on() && tli_fail(TL_EMEM, "sort: out of memory");
 }
 

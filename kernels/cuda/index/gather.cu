@@ -35,8 +35,8 @@ bool tlk_check_index(const struct tlk_check_index *call) {
 
 tli_Iter cuda_index_loop(const tlk_IndexCall *call, int indexed) {
   tli_Iter it = call->it;
-  /* an operand without the indexed dimension; its strides determine where that dimension is
-  ** inserted */
+  /* An operand other than the indexed one. The indexed dimension is inserted before the first
+  ** dimension whose stride in this operand is not smaller. */
   int other = indexed == 0 ? 2 : 0;
   int at = 0;
   if (call->count == 1) return it;

@@ -2,9 +2,10 @@
 
 local lazy = require "tlua.lazy"
 
---- Functions that make models smaller. torch.ao.quantization has observers of ranges, modules that
---- round as quantized tensors do, and the functions prepare, convert, quantize_dynamic and
---- quantize_; torch.ao.nn.quantized has modules for sums and products in such models.
+--- Functions that make models smaller. torch.ao.quantization has observers that record the ranges
+--- of values, modules that round as quantized tensors do, and the functions prepare, convert,
+--- quantize_dynamic and quantize_. torch.ao.nn.quantized has modules such as FloatFunctional, which
+--- replace + and * in models that are to be quantized.
 local M = {}
 
 return lazy.load(M, lazy.modules("tlua.ao", {quantization = "quantization", nn = "nn"}))

@@ -56,7 +56,8 @@ end
 
 -- Exchanges: seconds ------------------------------------------------------------------------------
 
--- Returns the time of the faster algorithm for an all_reduce: a ring [T] or a tree [N].
+-- Returns the time of an all_reduce by the faster of two algorithms, a ring or a tree. [T] and [N]
+-- are sources in the list above.
 local function all_reduce(n, bytes, bandwidth, latency)
    if n == 1 then return 0 end
    local ring = 2 * (n - 1) * latency + 2 * (n - 1) / n * bytes / bandwidth

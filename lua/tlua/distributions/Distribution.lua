@@ -404,9 +404,9 @@ local ExponentialFamily = class.class("distributions.ExponentialFamily", Distrib
 ExponentialFamily._mean_carrier_measure = 0
 M.ExponentialFamily = ExponentialFamily
 
---- Returns the log normalizer and its gradients at the distribution's natural parameters, and these
---- parameters. All are differentiable with respect to the distribution's own parameters. PyTorch
---- detaches them, and so loses a part of the gradient.
+--- Returns the log normalizer at the distribution's natural parameters, its gradients there, and
+--- the natural parameters. All are differentiable with respect to the distribution's own
+--- parameters. PyTorch detaches the natural parameters, and so loses a part of the gradient.
 function ExponentialFamily:_expected_statistics()
    local params = {}
    for i, x in ipairs(method_of(self, "natural_params")(self)) do

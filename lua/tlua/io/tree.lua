@@ -25,7 +25,7 @@ local kinds = require "tlua.io.kinds"
 
 local M = {}
 
---- The metadata key under which a file stores the text.
+--- The metadata key under which a file stores the text that describes the structure of its tables.
 M.key = "tlua.structure"
 
 local max_depth <const> = 20 -- each level of tables takes up to three levels of JSON

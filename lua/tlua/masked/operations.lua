@@ -309,7 +309,8 @@ function M.median(...)
    return values:to(a.dtype or x.dtype)
 end
 
--- Defines a function along one dimension: fn(filled input, dim, dtype).
+-- Defines masked[name], a function along one dimension, which returns fn(x, dim, dtype). In x,
+-- identity(input) takes the place of the elements at which the mask is false.
 local function along(name, identity, fn)
    local who = "masked." .. name
    local take = args.signature(who .. "(input: tensor, dim: dim, dtype: string?, mask: tensor?)")

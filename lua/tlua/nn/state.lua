@@ -244,8 +244,9 @@ function Module:load_state_dict(state, options)
    local _ <close> = torch.no_grad()
    for _, path in ipairs(sorted_keys(own)) do
       local tensor, value = own[path], state[path]
+      -- An uninitialized parameter is saved as an empty tensor, from which nothing can be copied.
       local waits = value and lazy[path] and value:dim() == 1 and value:numel() == 0
-      if value and not waits then -- `waits` means that the saved tensor has no shape either
+      if value and not waits then
          if lazy[path] then Uninitialized.materialize(tensor, value.shape) end
          tensor:copy_(value)
       end

@@ -1,4 +1,4 @@
--- classes.lua - translates functions and classes.
+-- classes.lua - translates the functions and classes of a Python script to Lua.
 
 local definitions = require "tlua.port.definitions"
 local library = require "tlua.port.library"

@@ -53,8 +53,9 @@ local function split(x, heads)
    return x:view(x:size(1), x:size(2), heads, -1):permute(2, 3, 1, 4)
 end
 
--- Returns a mask (batch, keys) that is true for padding keys, which come last, or nil if there is
--- no padding.
+-- Returns a mask (batch, keys) that is true for the keys of padding, which come last. `keys` and
+-- `frames` are the numbers of keys and of the longest utterance's frames. Returns nil for one
+-- utterance, which has no padding.
 local function padding_of(lengths, keys, frames)
    if lengths:size(1) == 1 then return nil end
    local past = keys - frames -- the number of keys before the keys of the frames

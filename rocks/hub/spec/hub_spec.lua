@@ -35,7 +35,7 @@ end
 
 local sum = torch.io._sha256
 
--- Returns n bytes that do not repeat.
+-- Returns n bytes in which no block repeats: the SHA-256 sums of "1", "2" and so on.
 local function noise(n)
    local parts = {}
    for i = 1, n // 64 + 1 do parts[i] = sum(tostring(i)) end

@@ -11,7 +11,7 @@ local shell = require "spec.support.shell"
 local folder <const> = "rocks/llm/spec/fixtures/"
 local names <const> = {"llama", "mixed", "llama3", "linear", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi3"}
 
--- The caches have float32, as those of llama.cpp had when it computed the expected values.
+-- The caches store keys and values in float32, as llama.cpp's caches did when it computed the expected values.
 local loaded = {}
 local function load(name)
    loaded[name] = loaded[name] or torch.llm.load(folder .. name .. ".gguf", {cache_type = "f32"})

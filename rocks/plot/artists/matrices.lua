@@ -146,7 +146,7 @@ local take_contour = args.signature [[utils.plot.Axes.contour(X: any, Y: any?, Z
 ---@param Y? number[]|Tensor  the positions of Z's rows
 ---@param Z? number[][]|Tensor  the matrix of heights
 ---@param options? {levels: integer|number[], cmap: string, colors: any, linewidths: number}
---- levels: the heights, or the largest number of parts into which round heights divide the range;
+--- levels: the heights, or a number n: round heights then divide the range into at most n parts;
 --- colors: one colour, instead of the map cmap
 ---@return table contours  for figure:colorbar
 function Axes:contour(...)

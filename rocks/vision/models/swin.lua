@@ -30,8 +30,9 @@ function PatchMerging:forward(input)
    return self.reduction(self.norm(x))
 end
 
--- Attention inside windows. Version 2 compares queries and keys by the cosines of their angles
--- instead of their dot products. A small network computes its biases from the relative positions.
+-- Attention inside windows, with biases for the relative positions of pixels. Version 1 learns a
+-- table of biases. In version 2 a small network computes them, and cosines of the angles between
+-- queries and keys replace the dot products.
 local WindowAttention = class.class("vision.models.WindowAttention", nn.Module)
 
 function WindowAttention:__init(channels, size, shift, heads, options, is_v2)

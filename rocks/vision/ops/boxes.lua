@@ -85,7 +85,8 @@ local function distance_terms(a, b)
    return iou - squared_distances(a, b) / diagonals, iou
 end
 
--- Defines a function that compares two sets of boxes. `parameters` are those after the boxes.
+-- Defines a function that compares two sets of boxes. `parameters` is the part of its signature
+-- after the two boxes.
 local function define_pairwise(name, parameters, fn)
    local title = "vision.ops." .. name
    local take = args.signature(("%s(boxes1: tensor, boxes2: tensor%s)"):format(title, parameters))

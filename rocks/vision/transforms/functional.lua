@@ -26,7 +26,7 @@ end
 local largest <const> = {uint8 = 255, int8 = 127, int16 = 32767, uint16 = 65535,
    int32 = 2147483647, int64 = math.maxinteger, bool = 1}
 
--- the dtypes that have no range for scaled values
+-- the dtypes that to_dtype neither scales from nor to
 local unscaled <const> = {uint32 = true, uint64 = true, complex64 = true, complex128 = true}
 
 local function bound_of(image) return largest[image.dtype] or 1 end

@@ -94,8 +94,8 @@ struct tlk_iota {
 };
 
 /* Writes n numbers from start to end with equal steps; both ends are exact.
-** out[i] = fma(step, i, start) for i < n / 2, else fma(-step, n - 1 - i, end). compute is F32 or
-** F64. */
+** out[i] = fma(step, i, start) for i < n / 2, else fma(-step, n - 1 - i, end), computed in the
+** dtype `compute`, which is F32 or F64. */
 struct tlk_linspace {
   const tlk_Context *cx;
   tlk_Array out;

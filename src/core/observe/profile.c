@@ -492,7 +492,7 @@ static int by_time(const void *a, const void *b) {
 }
 
 /* Sorts the memory events of several threads by time. If memory is exhausted, drops the events of
-** the other threads, which are after index `own`. */
+** the other threads, which begin at index `own`. */
 static void sort_memory(tli_Profile *p, int64_t own) {
   int64_t n = p->memory.n;
   Moment *moments = tli_memory_get(16, (size_t)n * sizeof *moments);

@@ -20,7 +20,9 @@ bool tli_is_sparse(lua_State *L, int index) {
   return is;
 }
 
-/* Pushes the handler of the wrapped tensor at a stack index; pushes nothing for any other value. */
+/* Pushes the handler of the wrapped tensor at a stack index, which is the Lua function that the
+** table at kinds_key has for its metatable, and returns true. For any other value, pushes nothing
+** and returns false. */
 static bool push_handler(lua_State *L, int index) {
   if (lua_type(L, index) != LUA_TUSERDATA || lua_rawlen(L, index) != 0) return false;
   if (!lua_getmetatable(L, index)) return false;

@@ -112,8 +112,8 @@ static tl_Tensor *alpha_drop(const char *op, int lead, tl_Tensor *self, double p
   if (p == 1) return tli_chain_end(&c, chain_mul(&c, self, chain_number(&c, 0)));
   double a = 1 / sqrt((lowest * lowest * p + 1) * (1 - p));
   tl_Tensor *mask = TLI_STEP(&c, channel_mask(self, lead, p, generator));
-  /* The shift (mask - 1 + p) * -lowest * a is b = p * -lowest * a for kept elements, and lowest * a
-  ** + b for dropped ones. */
+  /* The mask is 1 for kept elements and 0 for dropped ones. With b = -p * lowest * a, the shift
+  ** (mask - 1 + p) * -lowest * a is b for kept elements and lowest * a + b for dropped ones. */
   tl_Tensor *shift = chain_sub(&c, mask, chain_number(&c, 1 - p));
   shift = chain_scale(&c, shift, -lowest * a);
   tl_Tensor *kept = chain_mul(&c, self, chain_scale(&c, mask, a));

@@ -235,9 +235,9 @@ local take_v2 = args.signature [[graphs.nn.GATv2Conv(in_channels: integers, out_
    bias: boolean = true, share_weights: boolean = false, residual: boolean = false,
    aggr: any = 'sum', flow: string = 'source_to_target')]]
 
---- Graph attention in which the order of a node's neighbours by weight depends on the node (Brody
---- et al., 2022). A neighbour's weight is the softmax of a leaky_relu(W_l x_j + W_r x_i). It is
---- called like GATConv.
+--- Graph attention in which each node i ranks its neighbours j in its own way (Brody et al., 2022).
+--- The weight of neighbour j is the softmax over all neighbours of the product of the parameter
+--- `att` and leaky_relu(W_l x_j + W_r x_i). The module is called like GATConv.
 ---
 ---     local conv = torch.graphs.nn.GATv2Conv(3, 2, {heads = 4, concat = false})
 ---     local edges = torch.tensor {{1, 2}, {2, 3}}
