@@ -1,21 +1,27 @@
 #!/bin/sh
 # run.sh [PORT] - starts lighttpd with the network of this folder, sends it the last 360 digits of
-# the data, prints the number of right answers, and stops it.
+# the data, prints the number of right answers, and stops it. Without PORT, the server listens on a
+# socket in a temporary folder, so that no other program can have its port.
 set -eu
-HERE=$(cd "$(dirname "$0")" && pwd) PORT=${1:-8077}
+HERE=$(cd "$(dirname "$0")" && pwd) PORT=${1:-0}
 root=$(cd "$HERE/../../.." && pwd)
 data=$root/examples/data work=$(mktemp -d)
 LOG=$work/log DIGITS_WEIGHTS=$data/digits_mlp.safetensors
+ADDRESS=127.0.0.1 site=http://127.0.0.1:$PORT
+[ $# != 0 ] || ADDRESS=$work/socket site="--unix-socket $work/socket http://localhost"
 # This checkout's library, if it is built, else the installed one.
 library=${TLUA_BUILD:-$root/build}
 LUA_PATH="$HERE/?.lua;;" LUA_CPATH="$library/lib?.so;;"
-export HERE PORT LOG DIGITS_WEIGHTS LUA_PATH LUA_CPATH
+export HERE ADDRESS PORT LOG DIGITS_WEIGHTS LUA_PATH LUA_CPATH
 
 PATH=$PATH:/usr/sbin
 lighttpd -D -f "$HERE/lighttpd.conf" &
 server=$!
 trap 'kill $server; wait $server || true; rm -r "$work"' EXIT
-site=http://127.0.0.1:$PORT
+while [ $# = 0 ] && [ ! -S "$ADDRESS" ]; do
+  kill -0 $server || { cat "$LOG"; exit 1; }
+  sleep 0.1
+done
 
 tail -n 360 "$data/digits.csv" | cut -d, -f1-64 >"$work/images"
 tail -n 360 "$data/digits.csv" | cut -d, -f65 >"$work/digits"
