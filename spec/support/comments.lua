@@ -82,8 +82,8 @@ local function has_prose(text)
    return words > 1
 end
 
--- Returns the comments in `folders` that contain prose, as {path, line, text, code}. `code` is the line of code beside
--- or below the comment.
+-- Returns the comments in `folders` that contain prose, as {path, line, text, code, at}. `code` is the line of code
+-- beside or below the comment, and `at` is the number of that line.
 function comments.read(folders)
    local all = {}
    for _, path in ipairs(tracked_files(folders)) do
@@ -93,8 +93,8 @@ function comments.read(folders)
          local lines = lines_of(path)
          each(lines, function(first, last, text)
             if has_prose(text) then
-               local code = lines[first]:find "^%s*[/%-]" and lines[last + 1] or lines[first]
-               all[#all + 1] = { path = path, line = first, text = text, code = code or "" }
+               local at = lines[first]:find "^%s*[/%-]" and lines[last + 1] and last + 1 or first
+               all[#all + 1] = { path = path, line = first, text = text, code = lines[at], at = at }
             end
          end)
       end

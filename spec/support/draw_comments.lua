@@ -3,8 +3,9 @@
 --
 --    ./tlua spec/support/draw_comments.lua [COUNT [SEED [FOLDER ...]]]
 --
--- It prints the seed, then each comment with its file, its line and the line of code below it. A comment of several
--- lines counts once. Horizontal rules, annotations without prose, instructions to tools and comments of one word are
+-- It prints the seed, then each comment with its file and line. As an editor would, it also shows the code to which the
+-- comment belongs: the line that begins the enclosing function or structure, and up to four lines of code from the
+-- comment on. A comment of several lines counts once. Horizontal rules, annotations without prose, instructions to tools and comments of one word are
 -- left out.
 
 local count = math.tointeger(tonumber(arg[1] or 100))
@@ -18,12 +19,36 @@ if #folders == 0 then folders = {"src", "kernels", "lua", "spec", "rocks", "exam
 
 local comments = require("spec.support.comments").read(folders)
 
+local function lines_of(path)
+   local lines = {}
+   for line in io.lines(path) do lines[#lines + 1] = line end
+   return lines
+end
+
+-- Returns the line that begins the function or structure around line `at`, which is the last line above that is not
+-- indented. Returns nil if line `at` is not indented itself.
+local function enclosing(lines, at)
+   if not lines[at]:find "^%s" then return nil end
+   for i = at - 1, 1, -1 do
+      if lines[i]:find "^[%a_]" then return lines[i] end
+   end
+end
+
+-- Returns up to four lines of code from line `at` on, until an empty line.
+local function code_from(lines, at)
+   local last = at
+   while last < at + 3 and (lines[last + 1] or ""):find "%S" do last = last + 1 end
+   return table.concat(lines, "\n      ", at, last)
+end
+
 math.randomseed(seed)
 print(("seed %d: %d of %d comments"):format(seed, math.min(count, #comments), #comments))
 for number = 1, math.min(count, #comments) do
    local at = math.random(number, #comments)
    comments[number], comments[at] = comments[at], comments[number]
    local drawn = comments[number]
-   print(("\n%d. %s:%d\n%s\n      %s"):format(number, drawn.path, drawn.line,
-      drawn.text:gsub("^%s+", ""):gsub("%s+$", ""), drawn.code:gsub("^%s+", "")))
+   local lines = lines_of(drawn.path)
+   local around = enclosing(lines, drawn.at)
+   print(("\n%d. %s:%d%s\n%s\n      %s"):format(number, drawn.path, drawn.line, around and ", in " .. around or "",
+      drawn.text:gsub("^%s+", ""):gsub("%s+$", ""), code_from(lines, drawn.at)))
 end
