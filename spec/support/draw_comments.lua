@@ -5,8 +5,8 @@
 --
 -- It prints the seed, then each comment with its file and line. As an editor would, it also shows the code to which the
 -- comment belongs: the line that begins the enclosing function or structure, and up to four lines of code from the
--- comment on. A comment of several lines counts once. Horizontal rules, annotations without prose, instructions to tools and comments of one word are
--- left out.
+-- comment on. A comment of several lines counts once. Horizontal rules, annotations without prose, instructions to
+-- tools and comments of one word are left out.
 
 local count = math.tointeger(tonumber(arg[1] or 100))
 local seed = math.tointeger(tonumber(arg[2] or os.time()))
