@@ -1,5 +1,6 @@
--- BPE.lua - GPT-2's byte-pair encoding. GPT-2's pattern splits a text into words. The bytes of each
--- word are merged to tokens, in the order in which training has learnt the pairs.
+-- BPE.lua - GPT-2's byte-pair encoding. GPT-2's pattern splits a text into words. A word starts as
+-- a list of single bytes. Adjacent tokens of a word are then merged, in the order in which training
+-- has learnt the merges.
 --
 -- A token is a string of bytes. Token numbers count from 1 in Lua, so that they can index an
 -- embedding, and from 0 in files.
@@ -89,7 +90,8 @@ end
 -- Making one ------------------------------------------------------------------------------------
 
 -- Returns an encoder. `tokens` lists the tokens by number. rank(a, b) returns the position of the
--- merge of a and b in the list of merges, or nil if a and b are never merged.
+-- merge of a and b in the list of merges, or nil if a and b are never merged. `merges` is this
+-- list, or nil if the tokens come from a file of ranks.
 local function build(tokens, rank, merges)
    local bpe = BPE()
    bpe.tokens, bpe.numbers, bpe.rank, bpe.merges = tokens, {}, rank, merges
@@ -115,8 +117,9 @@ local function read_all(name, path)
    return read_file(path)
 end
 
--- Returns the character that represents each byte in GPT-2's files. A printable byte represents
--- itself. Code points from 256 on represent the other bytes.
+-- Returns two tables. The first has the character that represents each byte in GPT-2's files, and
+-- the second has the byte of each character's code point. A printable byte represents itself. Code
+-- points from 256 on represent all other bytes.
 local function byte_characters()
    local to_character, to_byte, moved = {}, {}, 0
    for byte = 0, 255 do
@@ -134,7 +137,8 @@ local to_character, to_byte = byte_characters()
 local function from_characters(text)
    local bytes = {}
    for _, code in utf8.codes(text) do
-      if not to_byte[code] then return text end -- special tokens are not encoded
+      -- a special token such as <|endoftext|> is stored as it is
+      if not to_byte[code] then return text end
       bytes[#bytes + 1] = to_byte[code]
    end
    return table.concat(bytes)
@@ -216,8 +220,9 @@ end
 
 -- Training --------------------------------------------------------------------------------------
 
--- Counts how often each word occurs in a text. Returns a list with an entry {tokens..., count =}
--- for each word. The order of the entries depends only on the text.
+-- Counts how often each word occurs in a text. Returns a list with an entry for each word: the
+-- word's bytes as elements, and the field `count`. The order of the entries depends only on the
+-- text.
 local function count_words(text)
    local list, known = {}, {}
    for word in BPE.words(text) do

@@ -1,7 +1,7 @@
--- Encoding.lua - the tokens of a text. Two arrays hold the numbers of the tokens and their
--- positions in the text. All other fields are computed when they are first read, from a list of
--- runs. A run is a group of adjacent tokens that share their type, their sequence (first or second
--- text) and their kind; it stores these and its number of tokens.
+-- Encoding.lua - the tokens of a text. Arrays hold the tokens' numbers, first and last bytes, and
+-- words. The other fields are computed when they are first read, from a list of runs. A run is a
+-- group of adjacent tokens that come from the same text, have the same type, and are all ordinary,
+-- special or padding tokens. It stores these properties and its number of tokens.
 
 local args = require "tlua.args"
 local class = require "tlua.class"
@@ -28,7 +28,8 @@ local Encoding = class.class("text.Encoding")
 
 local lazy = {}
 
--- Returns a list that has one entry for each token: the value of a field of the token's run.
+-- Returns a list with one entry for each token: of(run), where `run` is the run that contains the
+-- token.
 local function spread(self, of)
    local list, n = {}, 0
    for _, run in ipairs(self.runs) do
@@ -79,8 +80,9 @@ end
 
 function lazy.overflowing() return {} end
 
--- Computes the offsets and word numbers of the tokens from the parts of the text (see
--- Tokenizer.lua).
+-- Computes the arrays `first`, `last` and `words` from self.parts, in which Tokenizer.lua stores
+-- three values for each part of the text: its tokens, the position before its first byte, and the
+-- number of words before it.
 local function place(self)
    local first, last, words, n, parts = {}, {}, {}, 0, self.parts
    for k = 1, #parts, 3 do
@@ -143,7 +145,7 @@ local function part(self, first, last)
 end
 
 -- Cuts an encoding that has one run to at most `most` tokens. The remaining tokens go to
--- `overflowing`, in parts of at most `most` tokens. Neighbouring parts share `stride` tokens.
+-- `overflowing`, in parts of at most `most` tokens. Adjacent parts have `stride` tokens in common.
 function Encoding:_truncate(most, stride, direction)
    local n = #self.ids
    if most >= n then return self end
@@ -196,8 +198,9 @@ local function joined(a, b)
    return new
 end
 
--- Returns an encoding with the tokens of this encoding followed by those of `other`. Each part that
--- truncation has cut off from one is joined with each part of the other.
+-- Returns an encoding with the tokens of this encoding followed by those of `other`. Its
+-- `overflowing` has each combination of a part of this encoding with a part of `other`. The parts
+-- are the kept tokens and those that truncation has cut off.
 function Encoding:_merge(other)
    local new = joined(self, other)
    local cut, others = rawget(self, "overflowing") or {}, rawget(other, "overflowing") or {}
@@ -212,8 +215,9 @@ function Encoding:_merge(other)
    return new
 end
 
--- Returns one encoding with the tokens of all encodings of a list, in order. If only one of them
--- comes from a text, and all others are special tokens, that encoding is changed in place.
+-- Returns one encoding with the tokens of all encodings of a list, in order. If only one encoding
+-- comes from a text and all others are special tokens, the encoding of the text is changed in place
+-- and returned.
 function Encoding._join(list, vocabulary)
    local text, simple = nil, true
    for _, encoding in ipairs(list) do
@@ -265,7 +269,7 @@ function Encoding._empty(vocabulary)
    return new
 end
 
--- Returns an encoding of tokens that do not come from a text.
+-- Returns an encoding of special tokens, which are not part of a text.
 function Encoding._special(vocabulary, ids, tokens, kind)
    local new = Encoding._empty(vocabulary)
    for i, id in ipairs(ids) do
@@ -275,7 +279,7 @@ function Encoding._special(vocabulary, ids, tokens, kind)
          new.surface[i] = tokens[i]
       end
    end
-   -- only the encodings of special tokens have the field n
+   -- other functions recognise an encoding of special tokens by its field n
    new.runs[1], new.n = {count = #ids, type = kind, is_special = true}, #ids
    return new
 end
@@ -284,7 +288,7 @@ local pad_arguments = args.signature [[text.Encoding.pad(length: integer,
    direction: string = 'right', pad_id: integer = 1, pad_type_id: integer = 1,
    pad_token: string = '[PAD]')]]
 
--- Pads one encoding, without its overflowing parts.
+-- Pads one encoding with the arguments `a` of Encoding.pad, without its overflowing parts.
 local function pad(self, a)
    local count = a.length - #self.ids
    if count <= 0 then return end

@@ -18,8 +18,8 @@ local values = require "tlua.text.template.values"
 ---@overload fun(source: string): text.Template
 local Template = class.class("text.Template")
 
--- Raises an error about a template at the user's line. An error of another kind is raised
--- unchanged.
+-- Raises an error about a template at the user's line. An error that is not about a template is
+-- raised unchanged.
 local function fail(name, why)
    if type(why) ~= "table" or not why.template then error(why, 0) end
    torch.raise(("%s: line %d of the template: %s"):format(name, why.line or 1, why.template))

@@ -162,7 +162,8 @@ function Tokenizer.from_pretrained(folder)
    return folder_files.read(self, folder)
 end
 
--- Raises an error if options has a field other than `option`, or if that field is not a boolean.
+-- Raises an error if `options` has a field other than the one that `option` names, or if the value
+-- of this field is not a boolean.
 local function check_flag(name, options, option)
    args.check_options(name, options, option)
    local value = options and options[option]
@@ -258,7 +259,8 @@ local padding_arguments = args.signature [[text.Tokenizer.enable_padding(
    direction: string = 'right', pad_id: integer = 1, pad_type_id: integer = 1,
    pad_token: string = '[PAD]', length: integer = 0, pad_to_multiple_of: integer = 0)]]
 
---- Makes `encode` pad its results to the longest encoding of the batch, or to `length` tokens.
+--- Makes `encode` pad its results to the length of the longest encoding of the batch, or to
+--- `length` tokens.
 ---@param options? table  direction ("right" or "left"), pad_id and pad_type_id (from 1), pad_token,
 --- length, pad_to_multiple_of
 ---@return text.Tokenizer self
@@ -304,7 +306,8 @@ end
 
 -- Training --------------------------------------------------------------------------------------
 
--- Learns a vocabulary. Each call of next_text returns one text, and nil at the end.
+-- Learns a vocabulary with the given trainer. Each call of next_text returns one text, and nil at
+-- the end.
 local function train(self, name, next_text, trainer)
    local training = require "tlua.text.tokenizer.training"
    local parts = training.parts(self, name, next_text, trainer)
@@ -367,8 +370,8 @@ local function encode(self, text, pair, adds)
    return Encoding._join(list, self.tokens)
 end
 
--- Returns the second text of a call (or nil) and the options. The options may be passed in place of
--- the second text.
+-- Splits the arguments after the first text into the second text, or nil, and the options. A call
+-- without a second text may pass the options in its place.
 local function pair_and_options(pair, options)
    if type(pair) == "table" and pair[1] == nil and next(pair) ~= nil and options == nil then
       return nil, pair

@@ -1,6 +1,6 @@
 -- init.lua - torch.text: converts text to token numbers and back, and provides language models.
 
-require "tlua" -- lets `require` find the core's modules
+require "tlua" -- after this, `require` finds the core's modules
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, lazy.modules("tlua.text", {

@@ -20,15 +20,16 @@ local codes <const> = {
    0.7229568362236023, 1.0,
 }
 
--- Returns the midpoints between neighbouring codes.
+-- Returns the 15 midpoints between adjacent codes. A number is rounded to the code on its side of a
+-- midpoint.
 local function borders(device)
    local list = {}
    for i = 1, 15 do list[i] = (codes[i] + codes[i + 1]) / 2 end
    return torch.tensor(list, {dtype = "float32", device = device})
 end
 
--- Returns the two numbers that each of the 256 bytes stands for, (256, 2). The first element is in
--- the upper half of the byte.
+-- Returns a table (256, 2) with the two numbers that each byte stands for. The upper half of the
+-- byte is the code of the first number.
 local function pairs_of_bytes(device)
    local list = {}
    for byte = 0, 255 do list[byte + 1] = {codes[(byte >> 4) + 1], codes[(byte & 15) + 1]} end
@@ -90,8 +91,8 @@ function M.dequantize(packed, absmax, shape)
    return (values * absmax:unsqueeze(2)):flatten():narrow(1, 1, n):view(table.unpack(shape))
 end
 
--- Computes x W^T. The backward pass unpacks W again, so that the unpacked weight does not occupy
--- memory until then.
+-- Computes x W^T, where W is unpacked from 4 bits per element. The backward pass unpacks W again,
+-- so that the unpacked weight does not occupy memory until then.
 local Product = class.class("text.nf4.Product", torch.autograd.Function)
 
 function Product.forward(ctx, x, layer)
@@ -158,7 +159,7 @@ function Linear4bit:extra_repr()
    return ("%d, %d, bias=%s"):format(self.in_features, self.out_features, self.bias ~= nil)
 end
 
--- The names of layers that are not quantized. The weight of the last layer is often shared with the
+-- Names of layers that are not quantized: output layers, whose weight is often shared with the
 -- embedding.
 local kept_names <const> = {"lm_head", "embed_out", "score", "classifier", "qa_outputs", "cls"}
 

@@ -1,5 +1,5 @@
--- preference.lua - losses for fine-tuning on preferences between answers, which is direct
--- preference optimization (DPO: Rafailov et al., 2023) with TRL's names; and packing of texts into
+-- preference.lua - losses for fine-tuning on preferences between answers by direct preference
+-- optimization (DPO: Rafailov et al., 2023), with TRL's names. The function `pack` puts texts into
 -- rows of equal length.
 
 local torch = require "tlua"
@@ -12,9 +12,8 @@ local M = {}
 
 local title_logps <const> = "text.preference.sequence_logps"
 
---- Returns the log-probability of each sequence's labels, (B): the sum over all labels, where each
---- label is predicted from the tokens before it. Labels of -100 and the labels in the first column
---- are ignored.
+--- Returns the log-probability of each sequence's labels, (B): the sum over all labels, where the
+--- logits before a label predict it. Labels of -100 and the labels in the first column are ignored.
 ---
 ---     local logits = torch.zeros(1, 3, 4)
 ---     local labels = torch.tensor {{-100, 2, 3}}

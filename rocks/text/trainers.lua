@@ -96,10 +96,10 @@ function M.WordLevelTrainer(options) return make("WordLevel", options) end
 ---@param options? {vocab_size: integer, special_tokens: (string|table)[], show_progress: boolean,
 --- initial_alphabet: string[], unk_token: string, shrinking_factor: number, max_piece_length:
 --- integer, n_sub_iterations: integer, seed_size: integer}  vocab_size is 8000 by default;
---- unk_token: the token for unknown characters, none by default; shrinking_factor: the share of
---- pieces that each round keeps, 0.75 by default; max_piece_length: in characters, 16 by default;
---- n_sub_iterations: the number of fitting steps in each round, 2 by default; seed_size: the
---- largest number of initial pieces, 1000000 by default
+--- unk_token: the token for unknown characters, none by default; shrinking_factor: the fraction of
+--- the pieces that each round keeps, 0.75 by default; max_piece_length: in characters, 16 by
+--- default; n_sub_iterations: the number of fitting steps in each round, 2 by default; seed_size:
+--- the largest number of initial pieces, 1000000 by default
 ---@return table
 function M.UnigramTrainer(options)
    local name = "text.trainers.UnigramTrainer"
@@ -124,7 +124,8 @@ end
 
 local no_arguments = args.signature "text.trainers.byte_alphabet()"
 
---- Returns the characters that represent the 256 bytes. They are the alphabet of byte-level models.
+--- Returns the characters that represent the 256 bytes. They are the alphabet of byte-level models,
+--- for the option initial_alphabet.
 ---@return string[]
 function M.byte_alphabet(...)
    no_arguments(...)

@@ -1,5 +1,5 @@
--- vocabulary.lua - describes the parameters of torch.text, for help and the manual. The format is
--- explained in lua/tlua/repl/vocabulary.lua.
+-- vocabulary.lua - describes parameters of functions of torch.text, for the function `help` and for
+-- the manual. lua/tlua/repl/vocabulary.lua explains the format.
 return [[
 numbers: the numbers of the tokens
 input_ids: (B, S): the numbers of the tokens, from 1

@@ -3,7 +3,7 @@
 --    tlua rocks/text/examples/finetune.lua --folder FOLDER --text FILE    a model of Hugging Face
 --    tlua rocks/text/examples/finetune.lua                                (a minute on a CPU)
 --
--- Without a folder, the program first trains a small LLaMA on English text (the README). The
+-- Without a folder, the program first trains a small LLaMA on English text, the README. The
 -- adapters then learn Lua code from the sources of this package.
 local torch = require "tlua"
 local text = torch.text
@@ -30,7 +30,7 @@ end
 torch.manual_seed(1)
 local tokenizer, model
 
--- Trains the parameters `trained` on a text.
+-- Trains `parameters` of the model `trained` on a text.
 local function train(trained, parameters, content, steps, lr)
    local tokens = torch.tensor(tokenizer:encode(content))
    local adam = torch.optim.AdamW(parameters, {lr = lr, weight_decay = 0.0})

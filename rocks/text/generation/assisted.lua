@@ -30,13 +30,14 @@ end
 
 -- Drafts -----------------------------------------------------------------------------------------
 
--- Each function below returns a function draft(ids, most), which proposes at most `most` tokens
--- that follow ids (1, S). draft returns ids with the proposed tokens appended. If the tokens were
--- sampled, it also returns the list of the distributions (1, V) from which they were drawn.
+-- Each function below returns an object with two methods. propose(ids, most) proposes at most
+-- `most` tokens that follow ids (1, S), and returns ids with the proposed tokens appended. It also
+-- returns a list, which has for each sampled token the distribution (1, V) from which it was drawn.
+-- learn(count, matches) is called after each check, in which the model accepted `matches` of
+-- `count` tokens.
 
--- Returns a draft function that proposes tokens of another model. A proposal ends after a token
--- whose probability is below the threshold. After each check, `draft.learn(count, matches)` adapts
--- the length of later proposals.
+-- Returns an object that proposes tokens of another model. A proposal ends after a token whose
+-- probability is below the threshold. learn(count, matches) adapts the length of later proposals.
 local function by_model(assistant, ids, o, list)
    local steps = Steps(assistant, ids, o, 1)
    local most_tokens = o.num_assistant_tokens
@@ -69,7 +70,8 @@ local function by_model(assistant, ids, o, list)
 end
 
 -- Searches for the first earlier occurrence of the last `longest` tokens, and returns the tokens
--- that followed it, at most `most`. If there is none, it searches for fewer and fewer last tokens.
+-- that followed it, at most `most`. If there is no such occurrence, it searches for the last
+-- `longest` - 1 tokens, and so on down to the last token.
 local function look_up(tokens, most, longest)
    local n = #tokens
    for size = math.min(longest, n - 1), 1, -1 do
@@ -84,7 +86,7 @@ local function look_up(tokens, most, longest)
    return {}
 end
 
--- Returns a draft function that copies tokens from an earlier part of the text (Saxena, 2023). A
+-- Returns an object whose proposals are copied from an earlier part of the text (Saxena, 2023). A
 -- proposal ends before an end-of-sequence token.
 local function by_lookup(o)
    local draft = {}
@@ -103,8 +105,10 @@ end
 
 -- The check -------------------------------------------------------------------------------------
 
--- Returns the next token. `proposed` is the token that was proposed, or nil. `drawn_from` is the
--- distribution from which it was drawn, or nil if it was not sampled.
+-- Returns the next token. `proposed` is the proposed token, or nil. `drawn_from` is the
+-- distribution from which it was drawn, or nil if it was not sampled. A sampled token is accepted
+-- with the probability p / q, where p is the model's probability of the token and q that of
+-- `drawn_from`; this keeps the model's distribution.
 local function choose(scores, best, proposed, drawn_from, o)
    if not o.do_sample then return best end
    local p = scores:softmax(-1)

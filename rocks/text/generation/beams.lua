@@ -6,11 +6,12 @@ local Steps = require "tlua.text.generation.steps"
 
 local M = {}
 
--- The score of sequences that must not be chosen. It is finite, because the difference of two
--- infinities would be NaN.
+-- The score of sequences that must not be chosen. It is finite, because a difference of two
+-- infinite scores would be NaN.
 local never <const> = -1e9
 
--- Selects, from x (B, N, ...), the beams at the positions `at` (B, K) of each prompt.
+-- Selects beams of each prompt from x (B, N, ...). Row b of `at` (B, K) has the positions of the
+-- beams of prompt b.
 local function select_beams(x, at)
    local shape = {at:size(1), at:size(2)}
    for d = 3, x:dim() do shape[d] = x:size(d) end
@@ -35,8 +36,8 @@ local function ended(sequences, o, length)
    return done:view(b, n)
 end
 
--- Returns, for each prompt, whether a running sequence may still become better than the worst
--- finished sequence.
+-- Returns, for each prompt, whether a sequence that has not ended may still become better than the
+-- worst finished sequence.
 local function may_improve(o, running, finished, is_done, made)
    local length = made
    if o.early_stopping == "never" and o.length_penalty > 0 then length = o.most - o.prompt end
@@ -45,7 +46,8 @@ local function may_improve(o, running, finished, is_done, made)
    return best:gt(worst):any(2, true)
 end
 
---- Searches for the best continuations of prompts. Returns sequences (B * num_return_sequences, S).
+--- Searches for the best continuations of prompts. Returns token numbers of shape (B *
+--- num_return_sequences, S).
 ---@param model text.PreTrainedModel
 ---@param ids Tensor  (B, S)
 ---@param o table  the options

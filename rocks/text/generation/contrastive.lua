@@ -1,14 +1,14 @@
--- contrastive.lua - contrastive search (Su et al., 2022). Among the most probable tokens, it
--- chooses the token with the largest sum of two terms: its probability, and how much its hidden
--- state differs from all earlier hidden states.
+-- contrastive.lua - contrastive search (Su et al., 2022). Among the k most probable tokens, it
+-- chooses the token with the largest difference of two weighted terms: the token's probability, and
+-- the largest cosine similarity of its hidden state to the earlier hidden states.
 
 local torch = require "tlua"
 
 local M = {}
 
--- Returns, for each candidate's hidden state (B * k, 1, D), the largest cosine similarity (B * k)
--- to the hidden states of the tokens before it (B, S, D). Padding, where the mask (B, S) is false,
--- is ignored.
+-- Compares the hidden states (B * k, 1, D) of the candidates with those of the tokens before them,
+-- `past` (B, S, D). Returns the largest cosine similarity for each candidate (B * k). Padding,
+-- where the mask (B, S) is false, is ignored.
 local function similarity(hidden, past, mask)
    local function unit(x) return x / x:norm(2, 3, true) end
    local k = hidden:size(1) // past:size(1)
@@ -19,14 +19,14 @@ local function similarity(hidden, past, mask)
    return cosine:amax(2)
 end
 
---- Returns a function that chooses the tokens (B) that follow ids (B, S). It also returns the
---- processed scores (B, V).
+--- Returns a function of the tokens so far, ids (B, S). It returns the tokens (B) that follow, and
+--- the processed scores (B, V) from which they were chosen.
 ---@param steps table  text.generation.Steps
 ---@param o table  the options
 ---@param list function[]  processors of scores
 ---@return fun(ids: Tensor): Tensor, Tensor
 function M.chooser(steps, o, list)
-   local next_scores, past -- the scores of the next token, and the hidden states (B, S, D)
+   local next_scores, past -- the scores of the next token, and the hidden states (B, S, D) of ids
    return function(ids)
       if not next_scores then
          next_scores, past = steps:last_scores(ids, 1, true)
@@ -40,7 +40,8 @@ function M.chooser(steps, o, list)
       local k = tokens:size(2)
       local rows = torch.arange(1, batch + 1, {dtype = "int64", device = ids.device})
 
-      -- computes the model's hidden states and scores after each candidate
+      -- Each candidate is appended to its text, and the model computes the hidden state of the
+      -- candidate and the scores of the token after it.
       steps:reorder(rows:repeat_interleave(k, 1))
       local longer = torch.cat({ids:repeat_interleave(k, 1), tokens:view(-1, 1)}, 2)
       local after, hidden = steps:last_scores(longer, 1, true)

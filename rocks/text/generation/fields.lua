@@ -31,7 +31,7 @@ local others <const> = {
    assistant_confidence_threshold = true, prompt_lookup_num_tokens = true,
 }
 
--- Options whose defaults come from generation_config.json.
+-- Options of `generate` whose defaults may come from generation_config.json.
 local remembered <const> = {
    "do_sample", "temperature", "top_k", "top_p", "min_p", "typical_p", "top_h", "epsilon_cutoff",
    "eta_cutoff", "repetition_penalty", "encoder_repetition_penalty", "no_repeat_ngram_size",
@@ -41,16 +41,18 @@ local remembered <const> = {
    "penalty_alpha", "prompt_lookup_num_tokens", "max_matching_ngram_size",
 }
 
--- Options with token numbers, which count from 0 in generation_config.json and config.json.
+-- Options with token numbers. In generation_config.json and config.json these count from 0, so 1 is
+-- added.
 local tokens <const> = {
    "pad_token_id", "eos_token_id", "decoder_start_token_id", "forced_bos_token_id",
    "forced_eos_token_id", "bad_words_ids", "suppress_tokens", "begin_suppress_tokens",
    "sequence_bias",
 }
 
--- Unsupported fields that would change the result. Each is listed with the values that have no
--- effect and are therefore accepted. All fields not listed are accepted: they concern speed, memory
--- or the form of the result, or Hugging Face's library does not know them.
+-- Fields of generation_config.json that would change the result and are not supported. Each has a
+-- list of values that have no effect and are therefore accepted. A field that is not listed here is
+-- accepted, because it concerns only speed, memory or the form of the result, or because Hugging
+-- Face's library does not know it either.
 local refused <const> = {
    forced_decoder_ids = {}, guidance_scale = {1}, watermarking_config = {},
    token_healing = {false}, max_time = {}, dola_layers = {},
@@ -91,7 +93,7 @@ local function shifted_biases(value)
    return list
 end
 
---- Fills missing options of a call with the model's defaults.
+--- Fills missing options of a call of `generate` with the defaults of the model's files.
 ---@param title string
 ---@param model text.PreTrainedModel
 ---@param given table<string, any>
@@ -117,7 +119,8 @@ function M.with_defaults(title, model, given)
    return all
 end
 
---- Checks the names and types of options, and fills missing options with general defaults.
+--- Checks the names and types of the options of `generate`, and fills missing options with general
+--- defaults.
 ---@param title string
 ---@param options table<string, any>
 ---@return table<string, any>

@@ -20,8 +20,8 @@ end
 
 local function is_token(value) return math.type(value) == "integer" and value >= 1 end
 
--- Raises an error if a list of forbidden or forced tokens has a token that is not in the
--- vocabulary.
+-- Raises an error if one of the lists of forbidden or forced tokens in the options `o` has a number
+-- that is not in the vocabulary.
 local function check_tokens(model, o)
    local most = model.config.vocab_size or math.maxinteger
    local expected <const> = ("a list of token numbers from 1 to %d"):format(most)
@@ -64,7 +64,8 @@ local function check_tokens(model, o)
    end
 end
 
--- Returns bad_words_ids without entries that consist of an end-of-sequence token.
+-- Returns bad_words_ids without the entries that consist of one end-of-sequence token, since
+-- forbidding it would keep texts from ending.
 local function without_eos(o)
    local words = {}
    for _, word in ipairs(o.bad_words_ids) do
@@ -79,7 +80,7 @@ local function is_between(value, low, high)
    return type(value) == "number" and value > low and value <= high
 end
 
--- Checks the less common options that change scores.
+-- Checks the less common options that change the scores of tokens.
 local function check_scores(o)
    refuse_unless(o.encoder_repetition_penalty > 0, "encoder_repetition_penalty",
       "a positive number", o.encoder_repetition_penalty)
@@ -183,7 +184,7 @@ local function check_assistant(model, o)
       ("%s with vocab_size = %s"):format(torch.type(other), own))
 end
 
--- Checks the options of assisted generation, and returns whether they select it.
+-- Checks the options of assisted generation, and returns whether the call uses assisted generation.
 local function check_assistance(model, input_ids, o)
    local count = o.prompt_lookup_num_tokens
    if not o.assistant_model and not count then return false end
@@ -218,8 +219,8 @@ local function decoder_prompt(model, input_ids, given, start)
    return torch.cat({torch.full_like(given:narrow(2, 1, 1), start), given}, 2)
 end
 
--- Returns a function that tells whether the generated part of a sequence (S) contains a stop
--- string.
+-- Returns a function that takes a sequence (S) and returns whether its generated part contains a
+-- stop string.
 local function stop_finder(o, prompt_of)
    local strings = type(o.stop_strings) == "string" and {o.stop_strings} or o.stop_strings
    if not strings then return nil end
@@ -232,7 +233,7 @@ local function stop_finder(o, prompt_of)
       local from = math.max(prompt_of() + 1, #sequence - longest - 8)
       if from > #sequence then return false end
       -- The token before the generated part is decoded too, because decoders drop a space at the
-      -- beginning of a text.
+      -- beginning of a text. Its text is then removed.
       local before = from > 1 and o.tokenizer:decode {sequence[from - 1]:item()} or ""
       local first = math.max(from - 1, 1)
       local text = o.tokenizer:decode(sequence:narrow(1, first, #sequence - first + 1):tolist())
@@ -244,8 +245,8 @@ local function stop_finder(o, prompt_of)
    end
 end
 
--- Returns a function that chooses the tokens (B) that follow ids (B, S): the most probable tokens,
--- or sampled ones.
+-- Returns a function of the tokens so far, ids (B, S). It returns the tokens (B) that follow: the
+-- most probable tokens, or sampled ones.
 local function chooser(steps, o, list)
    return function(ids)
       local scores = steps:scores(ids)
@@ -259,7 +260,7 @@ local function chooser(steps, o, list)
    end
 end
 
--- Continues each sequence by one token at a time.
+-- Appends one token at a time to each sequence, until all have ended.
 local function continue(model, ids, o, processors_of)
    local steps = Steps(model, ids, o, o.num_return_sequences)
    local prompt, batch = steps.prompt, steps.batch
@@ -297,8 +298,8 @@ end
 
 --- Continues texts with a model. Token numbers count from 1. Padding must be on the left of
 --- input_ids, where attention_mask is 0. For a model with an encoder and a decoder, the result has
---- the decoder's tokens. Defaults come from generation_config.json and config.json. A field of
---- generation_config.json raises an error if it would change the result and is not supported.
+--- the decoder's tokens. Missing options have the values in generation_config.json and config.json.
+--- An unsupported field of generation_config.json that would change the result raises an error.
 ---
 ---     local config = {model_type = "gpt2", n_embd = 4, n_head = 2}
 ---     local model = torch.text.from_config(config):eval()

@@ -1,4 +1,4 @@
--- modes.lua - calls a function while a model is in evaluation mode.
+-- modes.lua - a function that switches a model to evaluation mode during a call.
 
 local M = {}
 

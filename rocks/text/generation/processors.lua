@@ -17,7 +17,9 @@ local lowest <const> = -math.huge
 function M.repetition_penalty(penalty, padding)
    return function(ids, scores)
       local vocab = scores:size(2)
-      if padding then -- padding tokens are redirected to an additional column of scores
+      -- Padding must not be penalised: it is redirected to an additional column of scores, which is
+      -- dropped later.
+      if padding then
          local places = torch.arange(1, ids:size(2) + 1, {dtype = "int64", device = ids.device})
          ids = ids:masked_fill(places:unsqueeze(1):le(padding:unsqueeze(2)), vocab + 1)
          scores = torch.nn.functional.pad(scores, {0, 1})
@@ -28,7 +30,7 @@ function M.repetition_penalty(penalty, padding)
    end
 end
 
---- Forbids tokens that would complete a sequence of n tokens which already occurs in ids.
+--- Forbids each token that would complete a sequence of n tokens that ids already contains.
 ---@param n integer
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
 function M.no_repeat_ngram_size(n)
@@ -52,8 +54,8 @@ function M.no_repeat_ngram_size(n)
    end
 end
 
---- Changes the scores of the source's tokens: multiplies positive scores by the penalty, and
---- divides negative scores by it.
+--- Favours the source's tokens: multiplies their positive scores by the penalty, and divides their
+--- negative scores by it.
 ---@param penalty number
 ---@param source Tensor  (B, S): the encoder's tokens, or the prompts
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
@@ -66,7 +68,7 @@ function M.encoder_repetition_penalty(penalty, source)
    end
 end
 
---- Forbids tokens that would complete a sequence of n tokens which occurs in the source.
+--- Forbids each token that would complete a sequence of n tokens that the source contains.
 ---@param n integer
 ---@param source Tensor  (B, S): the encoder's tokens, or the prompts
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
@@ -94,7 +96,8 @@ function M.encoder_no_repeat_ngram_size(n, source)
    end
 end
 
---- Adds a bias to the score of each token that would complete one of the sequences.
+--- Adds a bias to the score of each token that would complete one of the sequences. A sequence of
+--- one token is always completed.
 ---@param biases {[1]: integer[], [2]: number}[]  pairs {sequence, bias}
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
 function M.sequence_bias(biases)
@@ -114,7 +117,7 @@ function M.sequence_bias(biases)
    end
 end
 
---- Forbids sequences of tokens.
+--- Forbids the tokens that would complete one of the given sequences.
 ---@param words integer[][]
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
 function M.bad_words_ids(words)
@@ -129,7 +132,7 @@ local function filled(scores, tokens, value)
    return copy
 end
 
---- Forbids tokens.
+--- Forbids the given tokens.
 ---@param tokens integer[]
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
 function M.suppress_tokens(tokens)
@@ -146,7 +149,7 @@ function M.min_length(length, eos)
    end
 end
 
---- Forces the next token to be one of `tokens` when the text has `length` tokens.
+--- Forces the next token to be one of `tokens` if the text has exactly `length` tokens.
 ---@param length integer
 ---@param tokens integer[]
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
@@ -157,8 +160,8 @@ function M.forced(length, tokens)
    end
 end
 
---- Forbids some tokens as the first new token, which is the next token while the text has `length`
---- tokens.
+--- Forbids some tokens as the first new token. A token is the first new token if the text before it
+--- has `length` tokens.
 ---@param tokens integer[]
 ---@param length integer
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
@@ -174,7 +177,8 @@ function M.remove_invalid_values()
    return function(_, scores) return scores:nan_to_num() end
 end
 
---- Raises the scores of end-of-sequence tokens exponentially once the text is longer than `start`.
+--- Raises the scores of end-of-sequence tokens once the text is longer than `start`. The increase
+--- grows exponentially with the number of tokens beyond `start`.
 ---@param start integer
 ---@param factor number
 ---@param eos integer[]
@@ -230,7 +234,8 @@ function M.top_p(p, keep)
    end
 end
 
--- Returns scores in which the tokens marked in `gone` are forbidden, except the `keep` best tokens.
+-- Returns the scores with `lowest` at the tokens that are marked in `gone`. The `keep` best tokens
+-- are not changed.
 local function without(scores, gone, keep)
    if keep then
       local best = scores:topk(math.min(keep, scores:size(2)), 2)
@@ -260,7 +265,7 @@ function M.epsilon_cutoff(epsilon, keep)
    end
 end
 
--- Returns the entropies (B, 1) of the distributions of scores.
+-- Returns the entropies (B, 1) of the distributions softmax(scores).
 local function entropy_of(scores)
    local logs = scores:log_softmax(-1)
    return -(logs:exp() * logs:clamp {min = torch.finfo(logs.dtype).min}):sum(-1, true)
@@ -277,8 +282,9 @@ function M.eta_cutoff(epsilon, keep)
    end
 end
 
---- Keeps between one and 100 of the most probable tokens, as long as the sum of their -p log p is
---- at most h times the entropy of the 100 most probable tokens.
+--- Keeps the most probable tokens, as many as have a sum of -p log p of at most h times the
+--- entropy. p and the entropy are computed over the 100 most probable tokens. At least one token is
+--- kept.
 ---@param h number
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
 function M.top_h(h)
@@ -292,8 +298,8 @@ function M.top_h(h)
    end
 end
 
---- Keeps tokens in the order of how near their information content is to the entropy, until their
---- probabilities together reach p.
+--- Keeps the tokens whose information content, -log p, is nearest to the entropy, as many as are
+--- needed for the sum of their probabilities to reach p.
 ---@param p number
 ---@param keep? integer  the minimum number of tokens to keep
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
@@ -350,8 +356,8 @@ function M.list(o, prompt)
       end
    end
    if o.do_sample then
-      -- Beam search needs at least one token that does not end the text, in addition to the
-      -- end-of-sequence tokens.
+      -- `keep` tokens are never forbidden. Beam search needs at least one token that does not end
+      -- the text, in addition to the end-of-sequence tokens.
       local keep = o.num_beams > 1 and math.max(2, #eos + 1) or nil
       add("temperature", o.temperature ~= 1, o.temperature)
       add("top_h", o.top_h, o.top_h)

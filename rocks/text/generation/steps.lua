@@ -9,7 +9,7 @@ local masks = require "tlua.text.models.masks"
 
 local Steps = class.class("text.generation.Steps")
 
--- Returns the padding mask (B, S), or nil if there is no padding.
+-- Returns the padding mask (B, S), which is false at padding, or nil if there is no padding.
 local function mask_of(ids, o, is_seq2seq)
    local mask = o.attention_mask
    if mask == nil and o.given_pad then
@@ -30,7 +30,8 @@ end
 ---@param copies integer  the number of sequences for each prompt
 function Steps:__init(model, ids, o, copies)
    self.model, self.o, self.batch = model, o, ids:size(1) * copies
-   -- the number of virtual tokens that the cache has before the tokens of ids
+   -- the number of virtual tokens, those of a learnt prompt, that the cache has before the tokens
+   -- of ids
    self.virtual = model.virtual_tokens or 0
    local function copied(x) return copies > 1 and x and x:repeat_interleave(copies, 1) or x end
    self.is_seq2seq = model.inputs == "seq2seq"
@@ -102,14 +103,15 @@ function Steps:crop(length)
    local cache, mask = self.cache, self.mask
    local all = self.virtual + length
    if cache and cache.length > all and not cache:crop(all) then
-      self.cache = self:new_cache() -- all tokens will be computed again
+      self.cache = self:new_cache() -- the model then computes all tokens again
    end
    if mask and mask:size(2) > length then
       self.mask = mask:narrow(2, 1, math.max(length, self.prompt))
    end
 end
 
--- Raises an error that names the first weight with a NaN or infinite element, if there is one.
+-- Raises an error that says why scores are NaN: it names the first weight with a NaN or infinite
+-- element, or else says that a layer overflows.
 local function fail_nan(self)
    local where = "the model's weights are finite, so a layer overflows"
    for name, parameter in self.model:named_parameters() do
@@ -130,8 +132,8 @@ function Steps:best(scores)
    return tokens
 end
 
---- Selects rows of the batch in the cache, as beam search does. If the number of rows changes, it
---- also selects rows of the encoder's output.
+--- Replaces the rows of the batch in the cache by the rows with the given numbers, as beam search
+--- does. If the number of rows changes, does the same with the encoder's output.
 ---@param rows Tensor
 function Steps:reorder(rows)
    local function selected(x) return x and x:index_select(1, rows) end

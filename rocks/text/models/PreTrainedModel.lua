@@ -1,6 +1,6 @@
 -- PreTrainedModel.lua - the base class of all models. A derived class defines `build(config)`,
--- which creates the layers, and `compute(a)`, which returns a table of results. `a` is a table of
--- the arguments by name.
+-- which creates the layers, and `compute(a)`, which returns a table of results. `a` is the table of
+-- the arguments of `forward`, by name.
 --
 -- Token numbers, types, positions and labels count from 1.
 
@@ -24,7 +24,7 @@ local nn = torch.nn
 ---@field family table<string, any>  the properties that all classes of a model_type share
 local PreTrainedModel = class.class("text.PreTrainedModel", nn.Module)
 
--- The signatures of `forward` for each kind of model.
+-- The parameters of `forward`, for each value that the field `inputs` of a class may have.
 local text = [[input_ids: tensor?, attention_mask: tensor?, token_type_ids: tensor?,
    position_ids: tensor?, inputs_embeds: tensor?, labels: tensor?, start_positions: tensor?,
    end_positions: tensor?, past_key_values: object?, use_cache: boolean?, logits_to_keep: any?,
@@ -38,7 +38,7 @@ local kinds = {
       position_ids: tensor?, return_loss: boolean = false]],
 }
 
--- The metatable of the argument table that a model passes on to its parts.
+-- The metatable that marks a table of checked arguments, which a model passes on to its parts.
 local Inputs = {}
 
 local readers = setmetatable({}, {__mode = "k"})
@@ -117,8 +117,8 @@ function PreTrainedModel:forward(...)
    return self:compute(a)
 end
 
--- Returns the arguments for a part of the model: the arguments `a`, with the fields of `changes`
--- replaced.
+-- Returns a copy of the arguments `a` for a part of the model, with the fields in `changes`
+-- replaced. A field that is false in `changes` is removed.
 function PreTrainedModel._inputs_for(a, changes)
    local copy = {}
    for key, value in pairs(a) do copy[key] = value end
@@ -145,8 +145,8 @@ function PreTrainedModel:init_weights()
    end)
 end
 
---- Returns a list of pairs of paths, named as in PyTorch's state dicts. The first is the path of a
---- weight, and the second is the path of the weight that it shares. Classes with shared weights
+--- Returns a list of pairs of paths, named as in PyTorch's state dicts. In each pair, the weight at
+--- the first path shares its values with the weight at the second path. Classes with shared weights
 --- override this method.
 ---@return {[1]: string, [2]: string}[]
 function PreTrainedModel:tied_weights() return {} end
@@ -161,7 +161,7 @@ local function split(path)
    return table.concat(parts, "."), name
 end
 
---- Makes each pair of weights that `tied_weights` returns one shared weight.
+--- Replaces the first weight of each pair that `tied_weights` returns by the second weight.
 function PreTrainedModel:tie_weights()
    for _, pair in ipairs(self:tied_weights()) do
       local to, name = split(pair[1])
@@ -170,11 +170,11 @@ function PreTrainedModel:tie_weights()
    end
 end
 
--- Patterns of the names of buffers that files of older versions may contain beside the weights.
+-- Patterns of the names of buffers that older files contain in addition to the weights.
 local buffers = {"%.position_ids$", "rotary_emb%.inv_freq$"}
 
--- Returns whether a file's tensor is ignored: the model has no weight of this name, and the family
--- lists the name as ignored.
+-- Returns whether the tensor `name` of a file is ignored: the model has no weight of this name, and
+-- a pattern of `buffers` or of the family's list `ignore` matches the name.
 function PreTrainedModel:_skips(name, own)
    if own[name] ~= nil then return false end
    for _, list in ipairs {buffers, self.family.ignore or {}} do

@@ -1,5 +1,5 @@
--- albert.lua - ALBERT (Lan et al., 2019): BERT's encoder with smaller embeddings. All layers share
--- the same weights.
+-- albert.lua - ALBERT (Lan et al., 2019): BERT's encoder with smaller embeddings, and with layers
+-- that share the same weights.
 
 local torch = require "tlua"
 local class = require "tlua.class"

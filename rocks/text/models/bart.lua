@@ -1,5 +1,5 @@
--- bart.lua - BART (Lewis et al., 2019): BERT's encoder and a decoder, with learnt positions. The
--- first two rows of the table of positions are unused.
+-- bart.lua - BART (Lewis et al., 2019): an encoder like BERT's and a decoder, with learnt
+-- positions. The first two rows of the table of positions are unused, as in the original model.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -37,8 +37,8 @@ function Attention:__init(config, heads)
    self.q_proj, self.out_proj = nn.Linear(size, size), nn.Linear(size, size)
 end
 
--- Attends to the encoder's output `encoded`. If `encoded` is nil, attends to x and to the keys in
--- `cache`.
+-- Computes the attention of x over the encoder's output `encoded`. If `encoded` is nil, computes
+-- the attention of x over itself and over the earlier tokens in `cache`.
 function Attention:forward(x, state, cache, index, encoded)
    local q = layers.split_heads(self.q_proj(x), self.heads)
    local function of(source)
@@ -50,7 +50,8 @@ function Attention:forward(x, state, cache, index, encoded)
    return self.out_proj(layers.join_heads(layers.attend(q, k, v, state, self.options)))
 end
 
--- A layer of the encoder or decoder. Each of its parts computes norm(x + dropout(f(x))).
+-- A layer of the encoder or decoder. Each attention and the feed-forward network f compute norm(x +
+-- dropout(f(x))).
 local Layer = class.class("text.models.BartLayer", nn.Module)
 
 function Layer:__init(config, index, is_decoder)

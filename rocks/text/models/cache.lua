@@ -1,14 +1,15 @@
 -- cache.lua - the cache of keys and values, with which each step of generation computes only its
 -- new tokens. Each layer has two buffers (B, heads, capacity, features), one for keys and one for
 -- values. When a buffer is full, its capacity grows by half. A layer with a sliding window keeps
--- only the keys that later queries may see. A derived class can store keys and values in another
--- form by overriding `pack` and `unpack`.
+-- only the keys that later queries may see. A derived class can override `pack` and `unpack` to
+-- store keys and values in another form, for example rounded to 8 bits.
 
 local torch = require "tlua"
 local class = require "tlua.class"
 local layers = require "tlua.text.models.layers"
 
---- The cached keys and values of all layers of a model, for generation in steps.
+--- The cached keys and values of all layers of a model, so that generation computes only the new
+--- tokens of each step.
 ---
 ---     local _ <close> = torch.no_grad()
 ---     local config = {model_type = "gpt2", n_embd = 4, n_head = 2}
@@ -61,7 +62,8 @@ local function grow(layer, count, kept, max_length)
       if kept > 0 then new:narrow(3, 1, kept):copy_(old:narrow(3, first + 1, kept)) end
       larger[i] = new
    end
-   layer.buffers = larger -- only after all copies, because an interrupt can end them
+   -- set after all copies, so that an interrupted copy leaves the layer unchanged
+   layer.buffers = larger
    layer.dropped, layer.used = layer.dropped + first, kept
 end
 
@@ -110,8 +112,8 @@ function Cache:update(index, key, value, window)
    return self:unpack(seen)
 end
 
--- The largest number of new positions for which `attend_steps` is faster than attention in whole
--- blocks of queries.
+-- The largest number of new positions for which `attend_steps` is faster than `attend`, which
+-- computes blocks of queries.
 local few <const> = 8
 
 --- Returns whether `attend_steps` can compute `count` new positions of this cache and is faster
@@ -178,8 +180,8 @@ function Cache:attend(index, q, k, v, state, options)
    return y
 end
 
---- Removes all tokens after the first `length` tokens. If a layer with a sliding window has dropped
---- keys that are needed, returns false and leaves the cache unchanged.
+--- Removes all tokens after the first `length` tokens. Returns false and leaves the cache unchanged
+--- if the shorter text needs keys that a layer with a sliding window has dropped.
 ---@param length integer
 ---@return boolean
 function Cache:crop(length)
@@ -194,8 +196,8 @@ function Cache:crop(length)
    return true
 end
 
---- Returns a copy of the first `length` tokens, or nil if a layer with a sliding window has dropped
---- keys.
+--- Returns a copy that has only the first `length` tokens. Returns nil if a layer with a sliding
+--- window has dropped keys.
 ---@param length integer
 ---@return text.Cache?
 function Cache:copy(length)
@@ -212,12 +214,13 @@ function Cache:copy(length)
    return new
 end
 
---- Adds `count` tokens to the length, after all layers have received their keys and values.
+--- Adds `count` tokens to the length. A model calls this once, after all layers have received their
+--- keys and values.
 ---@param count integer
 function Cache:advance(count) self.length = self.length + count end
 
---- Returns the number of keys that `count` new queries may see in a layer with the given window.
---- The keys of the new tokens are included.
+--- Returns the number of keys, including those of the new tokens, that `count` new queries may see
+--- in a layer with the given window.
 ---@param count integer
 ---@param window? integer
 ---@return integer
@@ -226,7 +229,8 @@ function Cache:key_length(count, window)
    return window and math.min(all, window - 1 + count) or all
 end
 
---- Selects rows of the batch in all layers. Beam search uses this.
+--- Replaces the rows of the batch in all layers by the rows with the given numbers. Beam search
+--- uses this.
 ---@param rows Tensor  positions, from 1
 function Cache:reorder(rows)
    for _, layer in ipairs(self.layers) do

@@ -30,8 +30,8 @@ function CacheBatch:positions(device)
    return torch.tensor({list}, {dtype = "int64", device = device})
 end
 
---- Returns the state that the layers with the given window and rotation share: their masks and
---- angles.
+--- Returns the values that all layers with the given window and rotation share: a mask for each
+--- sequence, and the sines and cosines of the rotation.
 ---@param x Tensor  (1, S, hidden_size)
 ---@param window? integer
 ---@param rotary? table
@@ -70,7 +70,7 @@ end
 function CacheBatch:attend(index, q, k, v, state, options)
    local results, first, i = {}, 1, 1
    while i <= #self.parts do
-      -- one call computes consecutive sequences that have few new tokens
+      -- Consecutive sequences that have few new tokens are computed by one call of attend_steps.
       local steps, n = {}, 0
       for j = i, #self.parts do
          local part = self.parts[j]

@@ -1,5 +1,5 @@
 -- clip.lua - CLIP (Radford et al., 2021) and SigLIP (Zhai et al., 2023). A text encoder and an
--- image encoder compute embeddings, which are compared with each other.
+-- image encoder compute embeddings whose scalar products say how well a text fits an image.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -99,7 +99,7 @@ function TextModel:__init(config, is_siglip)
    end
 end
 
--- Returns the features of each text: in CLIP the features at its end token, in SigLIP those at the
+-- Returns the features of each text. CLIP takes them from the text's end token, and SigLIP from the
 -- last position.
 function TextModel:forward(a)
    local ids, eos = a.input_ids, self.config.eos_token_id
@@ -112,8 +112,8 @@ function TextModel:forward(a)
    x = self.final_layer_norm(x)
    if self.is_siglip then return self.head(x:select(2, -1)) end
    local rows = torch.arange(1, ids:size(1) + 1, {dtype = "int64", device = ids.device})
-   -- Older files have a wrong end token in the configuration. For them, the token with the largest
-   -- number is the end.
+   -- Older configurations have the wrong end token 2. With them, the token with the largest number
+   -- is the end.
    local at = eos == 2 and ids:argmax(2) or ids:eq(eos + 1):long():argmax(2)
    return x[{rows, at}]
 end
@@ -147,7 +147,7 @@ function VisionEmbeddings:forward(images)
    return x + self.position_embedding.weight
 end
 
--- SigLIP's pooling head. A learnt query attends to all patches.
+-- SigLIP's pooling of an image: a learnt query attends to all patches.
 local PoolingHead = class.class("text.models.SiglipHead", nn.Module)
 
 function PoolingHead:__init(config)
@@ -167,7 +167,7 @@ local VisionModel = class.class("text.models.CLIPVisionModel", nn.Module)
 
 function VisionModel:__init(config, is_siglip)
    self.embeddings = VisionEmbeddings(config, is_siglip)
-   if not is_siglip then self.pre_layrnorm = norm(config) end -- the misspelling comes from the file
+   if not is_siglip then self.pre_layrnorm = norm(config) end -- files have this misspelt name
    self.encoder, self.post_layernorm = Encoder(config), norm(config)
    if is_siglip then self.head = PoolingHead(config) end
 end
@@ -204,7 +204,7 @@ local vision = over(shared, {
 })
 local sigmoid = {layer_norm_eps = 1e-6, hidden_act = "gelu_pytorch_tanh"}
 
--- Returns a function that completes the configurations of the text part and the image part.
+-- Returns a function that completes the configurations of the text encoder and the image encoder.
 local function finish(title, parts)
    return function(config)
       for name, defaults in pairs(parts) do
@@ -217,16 +217,16 @@ local function finish(title, parts)
    end
 end
 
--- Defines the methods that CLIP and SigLIP share.
+-- Adds the methods that CLIP and SigLIP share to the class `cls`.
 local function with_features(cls)
    cls.inputs = "both"
-   --- Returns the embeddings of texts before normalisation.
+   --- Returns the embeddings of texts, which are not normalised.
    function cls:get_text_features(input_ids, attention_mask)
       local x = self.text_model {input_ids = input_ids, attention_mask = attention_mask}
       local projection = rawget(self, "text_projection")
       return projection and projection(x) or x
    end
-   --- Returns the embeddings of images before normalisation.
+   --- Returns the embeddings of images, which are not normalised.
    function cls:get_image_features(pixel_values)
       local x = self.vision_model(pixel_values)
       local projection = rawget(self, "visual_projection")

@@ -7,7 +7,7 @@ local json = require "tlua.utils.json"
 
 local M = {}
 
--- The configurations that M.complete has returned, as the keys of a weak table.
+-- The tables that M.complete has returned are the keys of this weak table.
 local complete = setmetatable({}, {__mode = "k"})
 
 -- Copies a decoded JSON value, with nil in place of null.
@@ -33,7 +33,7 @@ function M.read_json(path)
    return plain(value)
 end
 
--- The defaults of fields that all configurations have.
+-- The defaults of the fields that the configurations of all families have.
 local common = {
    initializer_range = 0.02, tie_word_embeddings = true, num_labels = 2, use_cache = true,
 }
@@ -61,8 +61,8 @@ local names <const> = {"a list of strings", is_list_of_strings}
 local object <const> = {"an object or null", is_table}
 local share <const> = {"a number from 0 to 1 or null", is_share}
 
--- Fields that may be null. Each row has a description of the other valid values, and a function
--- that tests for them.
+-- Fields that may be null. Each has a list of two values: a description of the other valid values,
+-- and a function that tests for them.
 local optional <const> = {
    num_key_value_heads = count, head_dim = count, sliding_window = count, n_inner = count,
    num_decoder_layers = count, num_hidden_groups = count, inner_group_num = count,
@@ -130,7 +130,8 @@ local function count_labels(given)
    return n
 end
 
---- A default that stands for "no default": the field may have any type and may be missing.
+--- As a default, this value means that the field has no default: it may have any type and may be
+--- missing.
 M.none = setmetatable({}, {__name = "none"})
 
 --- Fills missing fields of a configuration with a family's defaults, and checks the types of its

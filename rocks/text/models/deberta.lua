@@ -1,5 +1,5 @@
--- deberta.lua - DeBERTa (He et al., 2020), DeBERTa v2 and v3: BERT's encoder whose attention scores
--- are the sum of content scores and relative-position scores.
+-- deberta.lua - DeBERTa (He et al., 2020), DeBERTa v2 and v3: BERT's encoder with attention scores
+-- that are the sum of a score of the contents and a score of the relative position.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -12,8 +12,8 @@ local nn, F = torch.nn, torch.nn.functional
 
 -- Positions -------------------------------------------------------------------------------------
 
--- Returns the distance (L, L) from each key to each query. With buckets, large distances are
--- compressed logarithmically.
+-- Returns the distances (L, L) from keys to queries, in tokens. If the configuration has
+-- position_buckets, large distances are compressed logarithmically.
 local function distances(n, config, device)
    local at = torch.arange(0, n, {dtype = "int64", device = device})
    local distance = at:unsqueeze(2) - at:unsqueeze(1)
@@ -71,7 +71,8 @@ function Attention:project(x)
    return q + self.q_bias:view(n, 1, -1), k, v + self.v_bias:view(n, 1, -1)
 end
 
--- Returns the keys and the queries of relative positions, (1, heads, 2 * span, D).
+-- Returns the keys and the queries of relative positions, (1, heads, 2 * span, D). Either is nil or
+-- false if the configuration does not use it.
 function Attention:positions(embeddings)
    local key = rawget(self, "pos_proj") or rawget(self, "pos_key_proj") or rawget(self, "key_proj")
    local query = rawget(self, "pos_q_proj") or rawget(self, "pos_query_proj")
@@ -90,7 +91,7 @@ function Attention:bias(q, k, relative)
    local sum
    if key then sum = q:matmul(key:transpose(3, 4)):gather(4, index) end
    if query then
-      -- The row of key k has the score for query q at the distance q - k.
+      -- Row k of these scores belongs to key k, and column q to the distance from k to query q.
       local scores = k:matmul(query:transpose(3, 4)):gather(4, index:transpose(3, 4))
       scores = scores:transpose(3, 4)
       sum = sum and sum + scores or scores

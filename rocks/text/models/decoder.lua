@@ -1,6 +1,6 @@
 -- decoder.lua - the decoder of LLaMA and similar models. Its layers have attention with rotary
--- positions and a gated feed-forward network, each after a norm. A model family passes its
--- differences from LLaMA to `M.family`.
+-- positions and a gated feed-forward network, each after a norm. The file of a model family passes
+-- the differences of its models from LLaMA to `M.family`.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -21,7 +21,8 @@ local M = {}
 
 --- Attention in which several query heads may share one key head. `traits` lists differences from
 --- LLaMA: qkv_bias, o_bias, qk_norm ("head": a norm of each head, "all": one norm of all heads
---- together), fused (one linear layer for queries, keys and values) and scale.
+--- together), fused (one linear layer for queries, keys and values) and scale (a function of config
+--- that returns the factor of the scores).
 ---@class text.models.Attention: nn.Module
 local Attention = class.class("text.models.Attention", nn.Module)
 M.Attention = Attention
@@ -58,7 +59,8 @@ function Attention:__init(config, index, traits)
    end
 end
 
--- Returns queries, keys and values (B, heads, S, D), and a list of the projections' results.
+-- Returns queries, keys and values (B, heads, S, D), and a list of the linear layers' results,
+-- which `forward` may release.
 local function project(self, x)
    local q, k, v, results
    local heads, groups = self.heads, self.groups
@@ -80,7 +82,8 @@ local function project(self, x)
    return q, k, v, results
 end
 
--- Returns whether only this module and its caller can hold the tensors of a call.
+-- Returns whether `forward` may release its intermediate tensors: no hook, gradient or unknown kind
+-- of cache can hold them.
 function Attention:owns(state)
    local cache = state.cache
    local is_known = not cache or class.isinstance(cache, CacheBatch)
@@ -109,7 +112,7 @@ end
 
 -- Layers ----------------------------------------------------------------------------------------
 
---- A layer computes y = x + attention(norm(x)) and then y + mlp(norm(y)).
+--- A layer of the decoder. It computes y = x + attention(norm(x)) and then y + mlp(norm(y)).
 ---@class text.models.DecoderLayer: nn.Module
 local Layer = class.class("text.models.DecoderLayer", nn.Module)
 M.Layer = Layer
@@ -123,7 +126,8 @@ function Layer:__init(config, index, traits)
    self.network = traits.mlp_name or "mlp"
 end
 
--- Returns whether only this module and its caller can hold the tensors of a call.
+-- Returns whether `forward` may release its intermediate tensors: no hook, gradient or unknown kind
+-- of cache can hold them.
 function Layer:owns(state)
    local network = self[self.network]
    return layers.owns(self, self.input_layernorm, self.post_attention_layernorm)
@@ -145,8 +149,8 @@ end
 
 -- The loop over the layers ----------------------------------------------------------------------
 
--- Returns the state that all layers of one kind share: the mask, the cache, the window and the
--- rotation angles.
+-- Returns the state that all layers of one kind, with or without a sliding window, share: the mask,
+-- the cache, the window and the rotation angles.
 local function state_of(model, kind, a, x, past, padding)
    local config, cache, count = model.config, a.cache, x:size(2)
    local window = kind == "sliding_attention" and config.sliding_window or nil
@@ -161,8 +165,9 @@ local function state_of(model, kind, a, x, past, padding)
    return state
 end
 
---- Runs the layers of a decoder on embeddings. Each kind of layer has its own masks and angles, and
---- a cache may be given.
+--- Runs the layers of a decoder on embeddings. Layers of the same kind, with or without a sliding
+--- window, share a mask and rotation angles. Keys and values are cached if `a` has past_key_values
+--- or use_cache.
 ---@param model nn.Module  with the fields config, kinds (a kind for each layer) and rotary (a
 --- rotation for each kind)
 ---@param list nn.ModuleList
@@ -194,8 +199,8 @@ function M.run(model, list, x, a)
    return x, results
 end
 
---- Replaces the last hidden state by `x`, which is the normalised hidden state, because Hugging
---- Face's models return this one.
+--- Replaces the last of the results' hidden states by `x`, to which the final norm has been
+--- applied. Hugging Face's models return this normalised state too.
 ---@param results table
 ---@param x Tensor
 ---@return table
@@ -215,8 +220,8 @@ M.defaults = {
    tie_word_embeddings = false, rope_theta = configs.none,
 }
 
---- Returns the kind of each layer: "sliding_attention" for layers with a sliding window, or
---- "full_attention".
+--- Returns the kinds of the layers in a list: "sliding_attention" for a layer with a sliding
+--- window, or else "full_attention".
 ---@param config table
 ---@return string[]
 local function kinds_of(config, traits)

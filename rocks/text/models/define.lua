@@ -36,7 +36,8 @@ function Family:class(ending, parent)
    return cls
 end
 
---- Returns a table from model_type to family, for init.lua.
+--- Returns a table of the given families, with model_type as the key. The files of models return it
+--- to init.lua.
 ---@param ... table
 ---@return table<string, table>
 function M.by_type(...)
@@ -47,7 +48,7 @@ end
 
 -- Losses ----------------------------------------------------------------------------------------
 
--- Converts logits to float32 if they are less precise, because Hugging Face's library computes the
+-- Converts logits to float32 if they have fewer bits, because Hugging Face's library computes the
 -- losses of tokens in float32.
 local function precise(logits)
    return logits:element_size() < 4 and logits:float() or logits
@@ -92,8 +93,8 @@ function M.class_loss(config, logits, labels)
    return F.cross_entropy(logits:view(-1, config.num_labels), labels:flatten())
 end
 
---- Returns the loss for the predicted first and last positions of answers. Positions beyond the
---- text are ignored.
+--- Returns the loss for the predicted first and last positions of answers: the mean of the
+--- cross-entropies for the first and for the last position. A position beyond the text is ignored.
 ---@param first Tensor  (B, S)
 ---@param last Tensor  (B, S)
 ---@param a {start_positions: Tensor, end_positions: Tensor}
@@ -110,7 +111,8 @@ end
 
 -- Heads -----------------------------------------------------------------------------------------
 
---- Adds those results of the base model that a head passes on to the head's results `own`.
+--- Copies hidden_states and past_key_values from the base model's results to `own`, the results of
+--- a model with a head, and returns `own`.
 ---@param results table
 ---@param own table
 ---@return table
@@ -119,7 +121,7 @@ function M.with(results, own)
    return own
 end
 
---- Declares XForTokenClassification, which classifies tokens.
+--- Declares the family's class for token classification, whose name ends in ForTokenClassification.
 ---@param family table
 ---@param base fun(config: table): nn.Module  makes the base model
 ---@param dropout? string  the name of the dropout's field in config
@@ -139,7 +141,8 @@ function M.token_classification(family, base, dropout, field)
    end
 end
 
---- Declares XForQuestionAnswering, which finds the first and the last token of an answer.
+--- Declares the family's class for question answering, whose name ends in ForQuestionAnswering. It
+--- finds the first and the last token of an answer.
 ---@param family table
 ---@param base fun(config: table): nn.Module
 function M.question_answering(family, base)
@@ -159,7 +162,8 @@ function M.question_answering(family, base)
    end
 end
 
---- Declares XForCausalLM for a decoder. Its head may share its weight with the embedding.
+--- Declares a decoder's class for language modelling, whose name ends in ForCausalLM. The head may
+--- share its weight with the embedding.
 ---@param family table
 ---@param base table  the class of the base model
 ---@param options {ending: string?, head: string?, embedding: string}  ending: the suffix of the
@@ -201,8 +205,9 @@ function M.causal_lm(family, base, options)
    return cls
 end
 
---- Declares XForSequenceClassification for a decoder. It classifies a text by the last token that
---- is not padding.
+--- Declares a decoder's class for text classification, whose name ends in
+--- ForSequenceClassification. It computes the scores of a text from the hidden state of the last
+--- token that is not padding.
 ---@param family table
 ---@param base table
 function M.last_token_classification(family, base)

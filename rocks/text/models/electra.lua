@@ -1,5 +1,5 @@
--- electra.lua - ELECTRA (Clark et al., 2020): BERT's encoder, used as a discriminator that detects
--- replaced tokens and as a small generator.
+-- electra.lua - ELECTRA (Clark et al., 2020): BERT's encoder as a discriminator, which detects
+-- replaced tokens, and as a small generator, which replaces them.
 
 local torch = require "tlua"
 local class = require "tlua.class"

@@ -1,4 +1,4 @@
--- encoder.lua - BERT's encoder and its heads, which RoBERTa and ELECTRA share. Each layer has
+-- encoder.lua - BERT's encoder and its heads, which RoBERTa and ELECTRA share. A layer consists of
 -- attention and a feed-forward network. The output of each is added to its input, and the sum is
 -- normalised.
 
@@ -83,7 +83,7 @@ end
 
 function Intermediate:forward(x) return layers.activated(self.dense, x, self.act) end
 
---- A layer computes y = norm(x + attention(x)) and then norm(y + network(y)).
+--- A layer of the encoder. It computes y = norm(x + attention(x)) and then norm(y + network(y)).
 ---@class text.models.EncoderLayer: nn.Module
 local Layer = class.class("text.models.EncoderLayer", nn.Module)
 M.Layer, M.Attention, M.Intermediate = Layer, Attention, Intermediate
@@ -116,7 +116,7 @@ end
 
 -- Embeddings ------------------------------------------------------------------------------------
 
---- Returns the normalised sum of the embeddings of tokens, positions and types.
+--- Computes the normalised sum of the embeddings of tokens, positions and types.
 ---@class text.models.Embeddings: nn.Module
 local Embeddings = class.class("text.models.Embeddings", nn.Module)
 M.Embeddings = Embeddings
@@ -211,8 +211,9 @@ end
 
 -- Heads -----------------------------------------------------------------------------------------
 
---- Computes scores of a text from its pooled output, or from its first token, with dropout and a
---- linear layer. For a model without a pooler, a linear layer with an activation comes first.
+--- Computes the scores of a text from the hidden state of its first token, for a model without a
+--- pooler. A linear layer with an activation and a second linear layer follow each other, each
+--- after dropout.
 ---@class text.models.FirstTokenHead: nn.Module
 local FirstToken = class.class("text.models.FirstTokenHead", nn.Module)
 M.FirstToken = FirstToken
@@ -229,8 +230,8 @@ function FirstToken:forward(x)
    return self.out_proj(self.dropout(self.act(self.dense(x))))
 end
 
--- Transforms hidden states for BERT's masked language model. It is a module of its own because
--- weights have Hugging Face's nested names.
+-- Transforms hidden states for BERT's masked language model. It is a separate module so that its
+-- weights have the nested names of Hugging Face's files.
 local Transform = class.class("text.models.BertTransform", nn.Module)
 
 function Transform:__init(config)
@@ -257,8 +258,9 @@ M.Heads = Heads
 
 function Heads:__init(config) self.predictions = Predictions(config) end
 
---- Declares XForSequenceClassification. `act` is the activation of FirstTokenHead, or nil for a
---- model with a pooler.
+--- Declares the class for text classification, whose name ends in ForSequenceClassification. `act`
+--- is the activation of FirstTokenHead. If it is nil, the scores are computed from the pooled
+--- output instead.
 ---@param family table
 ---@param Model table
 ---@param act? string
@@ -285,8 +287,9 @@ function M.classification(family, Model, act)
    end
 end
 
---- Declares XForMaskedLM. `attach(self, config)` creates the head, `score(self, x)` computes its
---- logits, and `ties` lists pairs of paths of weights that are shared.
+--- Declares the class of the masked language model, whose name ends in ForMaskedLM. `attach(self,
+--- config)` creates the head, and `score(self, x)` computes its logits. `ties` lists pairs of
+--- paths; the two weights of a pair are shared.
 ---@param family table
 ---@param Model table
 ---@param options {attach: function, score: function, ties: {[1]: string, [2]: string}[]}
@@ -313,7 +316,8 @@ function M.masked_lm(family, Model, options)
    end
 end
 
---- Declares the heads that all encoders have: token classification and question answering.
+--- Declares the classes for token classification and for question answering, which all encoders
+--- have.
 ---@param family table
 ---@param Model table
 function M.token_heads(family, Model)

@@ -22,7 +22,8 @@ local family = define.family {
    },
    finish = function(config) configs.check_multiple("text.GPT2", config, "n_embd", "n_head") end,
    width = function(config) return config.n_embd end,
-   ignore = {"%.attn%.bias$", "%.attn%.masked_bias$"}, -- older files store masks under these names
+   -- older files store causal masks under these names
+   ignore = {"%.attn%.bias$", "%.attn%.masked_bias$"},
 }
 
 local Attention = class.class("text.models.GPT2Attention", nn.Module)

@@ -52,7 +52,7 @@ local function family_of(title, config)
    return require("tlua.text.models." .. files[kind])[kind]
 end
 
--- Maps each task to the suffix of the names of its classes.
+-- Maps each task to the suffixes that the names of its classes may have.
 local tasks = {
    Model = {"Model"}, ForCausalLM = {"LMHeadModel", "ForCausalLM"},
    ForMaskedLM = {"ForMaskedLM"}, ForPreTraining = {"ForPreTraining"},
@@ -63,7 +63,7 @@ local tasks = {
    ForImageClassification = {"ForImageClassification"},
 }
 
--- Returns the class of a family. `name` is the class's name or a task, such as "ForCausalLM".
+-- Returns a class of a family. `name` is the class's name, or a task such as "ForCausalLM".
 local function class_of(title, family, name)
    if family.classes[name] then return family.classes[name] end
    for _, ending in ipairs(tasks[name] or {}) do
@@ -78,7 +78,8 @@ local function class_of(title, family, name)
       table.concat(names, ", ")))
 end
 
--- Returns the name of the class to create, or its task.
+-- Returns the name of the class to create, or its task: the given architecture, or else the class
+-- in config.json, or else the family's main class.
 local function name_of(family, config, architecture)
    local own = config.architectures
    return architecture or type(own) == "table" and own[1] or family.main or "Model"
@@ -94,15 +95,15 @@ local function make_meta(cls, config)
    return model
 end
 
--- Fields of config.json that give a number of parts, where each part has its own weights.
+-- Fields of config.json with numbers of layers or experts, each of which has weights of its own.
 local part_counts <const> = {
    "n_layer", "num_layers", "num_hidden_layers", "num_decoder_layers", "encoder_layers",
    "decoder_layers", "num_hidden_groups", "inner_group_num", "num_local_experts",
 }
 
--- Raises an error if config.json has more layers than the files have tensors. Otherwise a damaged
--- file could make the program create a model of any size. ALBERT is an exception because its layers
--- share their weights.
+-- Raises an error if one of these numbers is larger than the number of tensors in the files.
+-- Otherwise a damaged config.json could make the program create a model of any size. ALBERT is an
+-- exception because its layers share their weights.
 local function check_counts(title, folder, config, state)
    local most = 0
    for _ in pairs(state) do most = most + 1 end

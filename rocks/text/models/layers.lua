@@ -46,19 +46,19 @@ function M.activated(linear, x, name)
    return M.activation(name)(linear(x))
 end
 
--- The tensors of a long prompt are released at once, so that the next ones get their memory, which
--- is still in the processor's cache. Otherwise, they would take memory until the next garbage
--- collection.
+-- Layers release the intermediate tensors of a long prompt at once, so that the next tensors reuse
+-- their memory, which is still in the processor's cache. Otherwise, these tensors would occupy
+-- memory until the next garbage collection.
 
--- Classes whose modules return a new tensor from each call, and keep none.
+-- Modules of these classes return a new tensor from each call, and do not keep a reference to it.
 local makers = {[nn.Linear] = true, [nn.Embedding] = true, [nn.RMSNorm] = true}
 
 --- Declares that each call of a class's modules returns a new tensor that the modules do not keep.
 ---@param of table  the class
 function M.returns_new(of) makers[of] = true end
 
---- Returns whether only the caller can hold the arguments and results of the modules' calls: the
---- modules have no hooks, and gradients are not computed.
+--- Returns whether nothing but the caller holds the arguments and results of calls of these
+--- modules: the modules have no hooks and keep no tensors, and gradients are not computed.
 ---@param ... nn.Module
 ---@return boolean
 function M.owns(...)
@@ -73,7 +73,7 @@ function M.owns(...)
    return true
 end
 
---- Returns whether a call's tensors are so large that it pays to release them at once.
+--- Returns whether x is so large that it pays to release the tensors of its size at once.
 ---@param x Tensor
 ---@return boolean
 function M.is_large(x) return x:numel() >= 1 << 15 end
@@ -111,7 +111,7 @@ local function attend_one(q, k, v, scale)
 end
 
 --- Computes multi-head attention. `state` has mask and is_causal. The options are scale, dropout,
---- and softcap, which is the bound of scores.
+--- and softcap, which bounds the scores.
 ---@param q Tensor  (B, H, L, D)
 ---@param k Tensor  (B, G, S, D)
 ---@param v Tensor  (B, G, S, D)
@@ -194,7 +194,8 @@ function GatedMLP:__init(size, inner, act, bias)
    self.down_proj = nn.Linear(inner, size, options)
 end
 
--- Returns whether only this module and its caller can hold the tensors of a call.
+-- Returns whether `forward` may release its intermediate tensors: no hook or gradient can hold
+-- them.
 function GatedMLP:owns() return M.owns(self, self.gate_proj, self.up_proj, self.down_proj) end
 
 function GatedMLP:forward(x)

@@ -17,7 +17,8 @@ local function exists(path)
    return file ~= nil
 end
 
--- Reads an index. Returns the list of its files, and a table that maps each key to its file.
+-- Reads the index of a folder with several safetensors files. Returns the list of these files, and
+-- a table that maps the name of each tensor to its file.
 local function read_index(path)
    local index = configs.read_json(path)
    local map = index.weight_map
@@ -82,8 +83,8 @@ function M.read_generation(folder)
    return exists(path) and configs.read_json(path) or nil
 end
 
--- Renames the keys of a state for the model's class. It replaces old names of norms, and it adds or
--- removes the prefix of the base model, which only models with a head have.
+-- Renames the tensors of a file to the names of the model's weights. Old names of norms are
+-- replaced. The prefix of the base model, which only models with a head have, is added or removed.
 local function fit_names(model, state)
    local prefix = model.family.prefix
    local own, renamed = model:state_dict {names = "pytorch"}, {}
@@ -112,7 +113,8 @@ end
 
 local function shape_of(tensor) return table.concat(tensor.shape, " ") end
 
---- Loads a state into a model. The state's tensors become the model's parameters and buffers.
+--- Loads a table of tensors into a model. The tensors become the model's parameters and buffers,
+--- without a copy if their dtype is a.dtype or a.dtype is "auto".
 ---@param model text.PreTrainedModel
 ---@param state table<string, Tensor>
 ---@param a {dtype: string?, device: any, strict: boolean, folder: string}
@@ -149,7 +151,8 @@ local function write(path, value)
    if not ok then torch.raise(("save_pretrained: %s: %s"):format(path, message)) end
 end
 
--- Splits a state into a list of states. Each has at most `most` bytes, or a single larger tensor.
+-- Splits a table of tensors into a list of tables, each of at most `most` bytes. A tensor that is
+-- larger gets a table of its own.
 local function shards_of(state, most)
    local keys, shards, size = {}, {{}}, 0
    for key in pairs(state) do keys[#keys + 1] = key end
@@ -190,8 +193,8 @@ function M.save(model, folder, options)
       write(folder .. "/generation_config.json", model.generation_config)
    end
    local shards = shards_of(state, most)
-   -- removes the weights of an earlier model from the folder; they would be loaded instead of the
-   -- new ones
+   -- The weights of an earlier model are removed from the folder, since they would be loaded
+   -- instead of the new weights.
    local single, index = folder .. "/model.safetensors", folder .. "/" .. index_name
    if #shards == 1 then
       torch.save(state, single)

@@ -25,15 +25,15 @@ function M.padding(title, mask, batch, length)
    return mask
 end
 
---- Returns the mask of an encoder.
+--- Returns the mask of an encoder's layers, (B, 1, 1, S), or nil if there is no padding.
 ---@param padding? Tensor  (B, S), from M.padding
 ---@return Tensor?
 function M.encoder(padding)
    return padding and padding:unsqueeze(2):unsqueeze(2)
 end
 
---- Returns the mask of a decoder's layers, and whether they use the option is_causal instead of a
---- mask.
+--- Returns the mask of a decoder's layers, and whether the layers use the option is_causal of
+--- attention instead of a mask.
 ---@param count integer  the number of queries
 ---@param keys integer  the number of keys; the last keys belong to the same tokens as the queries
 ---@param padding? Tensor  (B, all positions so far)

@@ -1,5 +1,5 @@
--- mixtral.lua - Mixtral (Jiang et al., 2024): Mistral with several feed-forward networks (experts)
--- in each layer. Each token uses the num_experts_per_tok experts with the highest scores.
+-- mixtral.lua - Mixtral (Jiang et al., 2024): Mistral with several feed-forward networks, called
+-- experts, in each layer. Each token uses the num_experts_per_tok experts with the highest scores.
 
 local torch = require "tlua"
 local class = require "tlua.class"

@@ -1,5 +1,5 @@
--- qwen.lua - Qwen2 and Qwen3. Qwen2 has biases for queries, keys and values. Qwen3 has norms of
--- queries and keys instead. Layers after the first max_window_layers may have a sliding window.
+-- qwen.lua - Qwen2 and Qwen3. Qwen2 adds biases to queries, keys and values. Qwen3 normalises
+-- queries and keys instead. The layers after the first max_window_layers may have a sliding window.
 
 local decoder = require "tlua.text.models.decoder"
 local define = require "tlua.text.models.define"

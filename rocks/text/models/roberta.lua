@@ -1,5 +1,5 @@
--- roberta.lua - RoBERTa (Liu et al., 2019) and XLM-RoBERTa: BERT whose position numbers skip
--- padding.
+-- roberta.lua - RoBERTa (Liu et al., 2019) and XLM-RoBERTa: BERT with position numbers that count
+-- only the tokens that are not padding.
 
 local torch = require "tlua"
 local class = require "tlua.class"

@@ -10,7 +10,8 @@ local F = torch.nn.functional
 
 local Rotary = class.class("text.models.Rotary")
 
--- Returns the frequencies of `dim / 2` pairs: base^(-2i / dim).
+-- Returns the rotation frequencies of `dim / 2` pairs of features. The frequency of pair i, counted
+-- from 0, is base^(-2i / dim).
 local function frequencies(base, dim)
    local list = {}
    for i = 0, dim // 2 - 1 do list[i + 1] = base ^ (-2 * i / dim) end
@@ -23,9 +24,9 @@ local function each(list, fn)
    return result
 end
 
--- Maps each type of scaling to a function that returns the frequencies, and a factor by which
--- cosines and sines are multiplied. `p` has the parameters from the file, and `length` is the
--- largest position.
+-- Functions that return the frequencies for a type of scaling, and a factor by which cosines and
+-- sines are multiplied. `p` has the parameters of config.json, and `length` is the number of
+-- positions so far.
 local types = {}
 
 function types.default(p, dim) return frequencies(p.rope_theta, dim), 1 end
@@ -59,8 +60,8 @@ function types.yarn(p, dim)
    if not attention and p.mscale and p.mscale_all_dim then
       attention = scale(p.mscale) / scale(p.mscale_all_dim)
    end
-   -- Returns the index of the pair of features that makes the given number of rotations over the
-   -- original maximum length.
+   -- Returns the number of the pair of features, counted from 0 and not rounded, that makes the
+   -- given number of rotations over the original maximum length.
    local function pair(rotations)
       return dim * math.log(old / (rotations * 2 * math.pi)) / (2 * math.log(p.rope_theta))
    end
@@ -90,8 +91,9 @@ local needed = {
    longrope = {"original_max_position_embeddings"},
 }
 
--- Returns the parameters of the rotation. They come from `rope_parameters`, which may have a table
--- for each kind of layer, or from the older fields rope_theta and rope_scaling.
+-- Returns the parameters of the rotation. They come from the field `rope_parameters` of
+-- config.json, which may have a table for each kind of layer, or from the older fields rope_theta
+-- and rope_scaling.
 local function parameters_of(config, kind)
    local given = config.rope_parameters or config.rope_scaling or {}
    if kind and type(given[kind]) == "table" then given = given[kind] end
@@ -135,8 +137,8 @@ end
 ---@param config table
 ---@param head_dim integer
 ---@param kind? string  the kind of layer, such as "sliding_attention"
----@param share? number  the share of each head's features that is rotated, if config does not give
---- it
+---@param share? number  the part of each head's features that is rotated, between 0 and 1, if
+--- config does not give it
 function Rotary:__init(config, head_dim, kind, share)
    local p = parameters_of(config, kind)
    share = p.partial_rotary_factor or config.partial_rotary_factor or share or 1
@@ -146,8 +148,8 @@ function Rotary:__init(config, head_dim, kind, share)
    self.varies = p.rope_type == "dynamic" or p.rope_type == "longrope"
 end
 
--- Returns a key for the cached tables, which changes when the frequencies change with `length`.
--- longrope has two sets of frequencies, and dynamic scaling has one for each length.
+-- Returns a value that changes when a text of `length` tokens needs other frequencies than the
+-- cached tables. longrope has two sets of frequencies, and dynamic scaling has one for each length.
 local function length_class(self, length)
    local p = self.parameters
    if p.rope_type == "longrope" then return length > p.original_max_position_embeddings end

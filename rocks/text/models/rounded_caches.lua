@@ -1,6 +1,6 @@
--- rounded_caches.lua - caches that store keys and values in fewer bits. They have llama.cpp's
--- names: "f32", "f16", and "q8_0", which rounds each group of 32 elements to 8 bits with a common
--- scale.
+-- rounded_caches.lua - caches that store keys and values in fewer bits. Their kinds have
+-- llama.cpp's names: "f32", "f16", and "q8_0", which rounds each group of 32 elements to 8 bits
+-- with a common scale.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -9,7 +9,8 @@ local Cache = require "tlua.text.models.cache"
 local Half = class.class("text.HalfCache", Cache)
 
 function Half:pack(key, value)
-   self.dtype = key.dtype -- `unpack` converts back to this dtype, which queries have too
+   -- `unpack` converts keys and values back to this dtype, which queries have too
+   self.dtype = key.dtype
    return {key:to "float16", value:to "float16"}
 end
 
@@ -17,7 +18,7 @@ function Half:unpack(stored)
    return stored[1]:to(self.dtype), stored[2]:to(self.dtype)
 end
 
--- The number of elements that share a scale.
+-- The number of elements that share a scale in "q8_0".
 local group <const> = 32
 
 local Rounded = class.class("text.RoundedCache", Cache)
@@ -27,7 +28,8 @@ local Rounded = class.class("text.RoundedCache", Cache)
 local function round(x)
    local parts = x:float():unflatten(4, {-1, group})
    local scales = (parts:abs():amax(5) / 127):to "float16"
-   -- if the scale is 0, all elements are 0 or too small for float16
+   -- If the scale is 0, all elements of the group are 0, or so small that the scale underflows in
+   -- float16; they are then rounded to 0.
    local by = scales:float():reciprocal():nan_to_num(0, 0, 0)
    local q = (parts * by:unsqueeze(5)):round():clamp(-127, 127):to "int8"
    return q:flatten(4), scales

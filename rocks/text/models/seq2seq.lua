@@ -11,7 +11,7 @@ local F = torch.nn.functional
 
 local M = {}
 
--- Returns the decoder's input for labels: the start token, followed by all labels but the last.
+-- Returns the decoder's input for labels: the start token, followed by all labels except the last.
 local function shift_right(labels, config)
    local first = torch.full({labels:size(1), 1}, config.decoder_start_token_id + 1,
       {dtype = labels.dtype, device = labels.device})
@@ -19,8 +19,8 @@ local function shift_right(labels, config)
    return shifted:masked_fill(shifted:eq(-100), config.pad_token_id + 1)
 end
 
--- Returns a layer's keys and values of the encoder's output. They are taken from the cache; if it
--- has none, `make` computes them.
+-- Returns the keys and values that a layer computes from the encoder's output. They are taken from
+-- the cache. If the cache does not have them, `make` computes them.
 local function cross(cache, index, make)
    local found = cache and cache.cross[index]
    if found then return found[1], found[2] end
@@ -29,8 +29,9 @@ local function cross(cache, index, make)
    return k, v
 end
 
---- Returns the keys and values of an attention layer. If `encoded` is given, they are those of the
---- encoder's output. Otherwise they are those in the cache followed by those of x.
+--- Returns the keys and values of an attention layer. If `encoded` is given, they are computed from
+--- it, the encoder's output. Otherwise they are the keys and values in the cache, followed by those
+--- of x.
 ---@param x Tensor
 ---@param cache? text.Cache
 ---@param index integer
@@ -45,8 +46,8 @@ function M.keys_and_values(x, cache, index, encoded, make)
    return k, v
 end
 
---- Computes a base model: calls model.encoder, and then model.decoder with the encoder's output and
---- the masks.
+--- Computes the results of a base model: calls the encoder, and then the decoder with the encoder's
+--- output and the masks.
 ---@param model text.PreTrainedModel
 ---@param a table
 ---@return table results
@@ -76,7 +77,8 @@ function M.compute(model, a)
    return {last_hidden_state = x, past_key_values = cache, encoder_last_hidden_state = encoded}
 end
 
---- Declares the class with a language model's head. `scores(self, x)` returns the head's logits.
+--- Declares the family's class ForConditionalGeneration, which has a language model's head.
+--- `scores(self, x)` returns the logits of the decoder's output x.
 ---@param family table
 ---@param build fun(self: table, config: table)
 ---@param base fun(self: table): text.PreTrainedModel  returns the module with encoder and decoder

@@ -28,8 +28,8 @@ local family = define.family {
       local gate, act = config.feed_forward_proj:match "^(gated)%-(.*)$"
       config.is_gated_act, config.dense_act_fn = gate ~= nil, act or config.feed_forward_proj
       if config.feed_forward_proj == "gated-gelu" then config.dense_act_fn = "gelu_new" end
-      -- The decoder's outputs are scaled if the head shares its weight with the embedding. In files
-      -- without the field scale_decoder_outputs, tie_word_embeddings tells whether they are.
+      -- The decoder's outputs are scaled if the head shares its weight with the embedding, so
+      -- tie_word_embeddings is the default of scale_decoder_outputs.
       if config.scale_decoder_outputs == nil then
          config.scale_decoder_outputs = config.tie_word_embeddings
       end
@@ -40,7 +40,8 @@ local family = define.family {
 
 local function norm(config) return nn.RMSNorm(config.d_model, {eps = config.layer_norm_epsilon}) end
 
--- Returns the bucket, from 1, of each distance from a query to a key.
+-- Returns the bucket, counted from 1, of each distance, which is the key's position minus the
+-- query's position.
 local function bucket_of(distance, config, is_decoder)
    local count, most = config.relative_attention_num_buckets,
       config.relative_attention_max_distance
@@ -74,8 +75,8 @@ function Attention:__init(config, has_bias, is_decoder)
    self.options = {scale = 1.0, dropout = 0.0}
 end
 
--- Returns the bias (1, heads, queries, keys) of relative positions. Keys that the mask excludes get
--- a bias of minus infinity.
+-- Returns the bias (1, heads, queries, keys) for relative positions. It is minus infinity for keys
+-- that the mask excludes.
 function Attention:bias(past, count, keys, mask)
    local like = {dtype = "int64", device = self.q.weight.device}
    local query = torch.arange(past + 1, past + count + 1, like):unsqueeze(2)
@@ -86,8 +87,8 @@ function Attention:bias(past, count, keys, mask)
    return bias
 end
 
--- Attends to the encoder's output `encoded`. If `encoded` is nil, attends to x and to the keys in
--- `cache`.
+-- Computes the attention of x over the encoder's output `encoded`. If `encoded` is nil, computes
+-- the attention of x over itself and over the earlier tokens in `cache`.
 function Attention:forward(x, mask, cache, index, encoded)
    local q = layers.split_heads(self.q(x), self.heads)
    local function of(source)
@@ -100,7 +101,7 @@ function Attention:forward(x, mask, cache, index, encoded)
 end
 
 -- A part of a block. It computes x + dropout(f(norm(x))), where f is attention or a feed-forward
--- network. In files, each kind of part has its own name for f.
+-- network. f is stored in the field of the part that has its name in files.
 local Part = class.class("text.models.T5Part", nn.Module)
 
 function Part:__init(config, name, f)

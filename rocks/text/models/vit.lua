@@ -1,5 +1,5 @@
--- vit.lua - ViT (Dosovitskiy et al., 2020) whose weights have Hugging Face's names. torch.vision
--- has the same model with torchvision's names.
+-- vit.lua - ViT (Dosovitskiy et al., 2020), an image classifier, with Hugging Face's names of
+-- weights. torch.vision has the same model with torchvision's names.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -6,7 +6,7 @@ local json = require "tlua.utils.json"
 
 local M = {}
 
---- Writes an adapter's files.
+--- Writes the two files of an adapter.
 ---@param title string  the method's name, for error messages
 ---@param folder string  created if it does not exist
 ---@param config table<string, any>

@@ -22,8 +22,8 @@ local function is_linear(layer)
    return kind == "nn.Linear" or kind == "text.models.Conv1D" or kind == "text.Linear4bit"
 end
 
--- Returns the number of inputs and the number of outputs of a linear layer, and the options with
--- which tensors of its weight's dtype and device are created.
+-- Returns the number of inputs of a linear layer, the number of outputs, and the options that
+-- create tensors with the dtype and device of its weight.
 local function sizes_of(layer)
    if torch.type(layer) == "text.Linear4bit" then
       return layer.in_features, layer.out_features,
@@ -35,7 +35,8 @@ local function sizes_of(layer)
    return weight:size(2), weight:size(1), like
 end
 
--- A linear layer with an adapter. It computes base(x) + B A dropout(x) * scaling.
+-- A linear layer `base` with an adapter. It computes base(x) + B A dropout(x) * scaling, where only
+-- the small matrices A and B are trained.
 local Lora = class.class("text.peft.LoraLinear", nn.Module)
 
 function Lora:__init(base, rank, scaling, dropout, init)
@@ -61,7 +62,7 @@ end
 
 -- Configurations --------------------------------------------------------------------------------
 
--- The names of the layers that get adapters by default, for each model_type.
+-- The names of the layers to which adapters are added by default, for each model_type.
 local targets <const> = {
    gpt2 = {"c_attn"}, gpt_neox = {"query_key_value"}, phi3 = {"qkv_proj"}, t5 = {"q", "v"},
    distilbert = {"q_lin", "v_lin"}, deberta = {"in_proj"},
@@ -80,8 +81,8 @@ local defaults = {
    rank_pattern = {}, alpha_pattern = {}, fan_in_fan_out = false, inference_mode = false,
    use_dora = false, peft_type = "LORA",
 }
--- Fields of other kinds of adapters, which are refused because they would change the model's
--- results.
+-- Fields of PEFT's LoraConfig that are not supported. They are refused because they would change
+-- the model's results.
 local refused <const> = {
    "lora_bias", "use_qalora", "use_bdlora", "layer_replication", "alora_invocation_tokens",
    "target_parameters", "trainable_token_indices", "arrow_config", "kasa_config", "velora_config",
@@ -161,8 +162,8 @@ local function is_among(path, names)
    return false
 end
 
--- Returns the value of the pattern that matches a path. Several patterns may match if they have the
--- same value.
+-- Returns the value that c[name], a table from patterns to values, has for a path, or else
+-- `default`. Raises an error if several patterns with different values match.
 local function value_for(title, path, c, name, default)
    local found, by
    for pattern, value in pairs(c[name]) do
@@ -177,8 +178,8 @@ local function value_for(title, path, c, name, default)
    return found or default
 end
 
--- Returns the number of a layer with PEFT's rule. It is the last number in the path; with
--- layers_pattern, it is the last number that follows one of the names in layers_pattern.
+-- Returns the number of a layer, as PEFT does: the last number in its path, or, if there is a list
+-- layers_pattern, the last number that follows one of the names in this list.
 local function layer_number(path, patterns)
    if patterns == nil or #patterns == 0 then patterns = {"[^.]*"} end
    for _, name in ipairs(patterns) do
@@ -197,7 +198,7 @@ local function layer_fits(path, c)
    return false
 end
 
--- Returns a path in which positions count from 0, as in PyTorch.
+-- Returns a module's path as in PyTorch, where the modules of a list are counted from 0.
 local function path_in_file(path)
    path = "." .. path
    local numbers = path:gsub("%.(%d+)%f[%.\0]", function(n)
@@ -208,8 +209,8 @@ end
 
 -- The model -------------------------------------------------------------------------------------
 
---- A model with adapters, in which only the adapters are trained. get_peft_model and
---- from_pretrained return such models.
+--- A model with adapters. Only the adapters are trained. get_peft_model and from_pretrained return
+--- such models.
 ---
 ---     local config = {model_type = "gpt2", n_embd = 4, n_head = 2}
 ---     local model = torch.text.from_config(config)
@@ -228,7 +229,7 @@ function Holder:__init(model) self.model = model end
 
 function Holder:forward(...) return self.model(...) end
 
--- Replaces layers of a model by layers with adapters, and returns the adapters' paths.
+-- Replaces those layers of a model that the options `c` select by layers with adapters.
 local function inject(title, model, c)
    local found, names = {}, {}
    for path, layer in model:named_modules() do
@@ -316,7 +317,8 @@ function PeftModel:trainable_parameters()
    return list
 end
 
--- Returns a table of the adapter's tensors, with their names in adapter_model.safetensors.
+-- Returns a table of the adapter's tensors, with the names that they have in
+-- adapter_model.safetensors.
 local function adapter_state(self)
    local state = {}
    for key, tensor in pairs(self:state_dict {names = "pytorch"}) do
@@ -355,7 +357,7 @@ local function each_adapter(self, fn)
    end
 end
 
--- Returns the base layer of an adapter, after the adapter is added to its weight. A 4-bit weight is
+-- Adds an adapter to the weight of its base layer, and returns the base layer. A 4-bit weight is
 -- unpacked first and stays unpacked, because rounding it again would lose the adapter's small
 -- changes.
 local function merged(layer)
@@ -380,8 +382,8 @@ local function without_adapters(self, is_merged)
    return self.base_model.model
 end
 
---- Adds the adapters to the weights, and returns the model without adapters. 4-bit weights become
---- weights of the model's dtype.
+--- Adds the adapters to the weights, and returns the model without adapters. 4-bit weights are
+--- converted to the model's dtype.
 ---@return text.PreTrainedModel
 function PeftModel:merge_and_unload() return without_adapters(self, true) end
 

@@ -1,7 +1,7 @@
--- prompts.lua - tuning of virtual tokens, with the names and file formats of Hugging Face's PEFT.
--- Prompt tuning (Lester et al., 2021) learns embeddings that precede each text. P-tuning (Liu et
--- al., 2021) computes these embeddings with a small network. Prefix tuning (Li and Liang, 2021)
--- learns keys and values for each layer.
+-- prompts.lua - fine-tuning by virtual tokens that precede each text, with the names and file
+-- formats of Hugging Face's PEFT. Prompt tuning (Lester et al., 2021) learns the embeddings of
+-- these tokens. P-tuning (Liu et al., 2021) computes these embeddings with a small network. Prefix
+-- tuning (Li and Liang, 2021) learns keys and values for each layer.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -16,7 +16,8 @@ local M = {}
 
 -- Configurations --------------------------------------------------------------------------------
 
--- For each kind, the fields that only it has, with their defaults.
+-- The kinds of virtual tokens. Each has a table of the options that only this kind has, with their
+-- defaults.
 M.kinds = {
    PREFIX_TUNING = {prefix_projection = false},
    PROMPT_TUNING = {prompt_tuning_init = "RANDOM"},
@@ -80,7 +81,8 @@ end
 
 -- The encoder -----------------------------------------------------------------------------------
 
--- Computes the virtual tokens: their embeddings (n, D), or the keys and values of all layers.
+-- A module that computes the virtual tokens: their embeddings (n, D), or their keys and values in
+-- all layers.
 local Encoder = class.class("text.peft.PromptEncoder", nn.Module)
 
 local function perceptron(...)
@@ -92,7 +94,7 @@ local function perceptron(...)
    return nn.Sequential(table.unpack(list))
 end
 
--- With `is_plain`, the result is a parameter instead of the output of a network.
+-- With `is_plain`, the virtual tokens are a parameter instead of the output of a network.
 function Encoder:__init(c, is_plain)
    local n, size, hidden = c.num_virtual_tokens, c.token_dim, c.encoder_hidden_size
    local is_prefix = c.peft_type == "PREFIX_TUNING"
@@ -123,8 +125,8 @@ function Encoder:forward()
    return rawget(self, "mlp_head") and self.mlp_head(x) or x
 end
 
--- Initializes the embeddings of prompt tuning with the embeddings of random tokens or of the tokens
--- of a text.
+-- Sets the embeddings of prompt tuning to the embeddings of random tokens or of the tokens of a
+-- text.
 local function start(title, c, model, encoder)
    local n, tokens = c.num_virtual_tokens, nil
    if c.prompt_tuning_init == "SAMPLE_VOCAB" then
@@ -155,8 +157,8 @@ end
 
 -- The model -------------------------------------------------------------------------------------
 
--- A cache that holds the keys and values of a prefix, so that gradients reach the prefix. It does
--- not grow.
+-- A cache for a single call. It returns the keys and values of the prefix followed by those of the
+-- call, and stores nothing, so that gradients reach the prefix.
 local PrefixCache = class.class("text.peft.PrefixCache", Cache)
 
 function PrefixCache:__init(length, pairs_of_layers)
@@ -231,8 +233,8 @@ local function window_of(self, index)
    return kinds and kinds[index] == "sliding_attention" and self.config.sliding_window or nil
 end
 
--- Returns a cache that contains the prefix. It is `cache` if this is given, and otherwise a cache
--- for a single call.
+-- Returns a cache that contains the prefix. The prefix is added to `cache` if it is given;
+-- otherwise the result is a PrefixCache for a single call.
 local function prefix_cache(self, cache, batch)
    local layers, n = prefix_of(self, batch), self.virtual_tokens
    if not cache then return PrefixCache(n, layers) end
@@ -243,7 +245,7 @@ local function prefix_cache(self, cache, batch)
    return cache
 end
 
--- Returns x (B, S) with n columns of a constant value inserted before it.
+-- Returns x (B, S) with n columns of the constant `value` inserted before the first column.
 local function preceded(x, n, value)
    return torch.cat({torch.full({x:size(1), n}, value, {dtype = x.dtype, device = x.device}), x}, 2)
 end
@@ -283,8 +285,8 @@ function PromptModel:trainable_parameters()
    return list
 end
 
---- Writes adapter_config.json and adapter_model.safetensors, as PEFT does. The file contains the
---- virtual tokens but not the network that has computed them.
+--- Writes adapter_config.json and adapter_model.safetensors, as PEFT does. The second file contains
+--- the virtual tokens, but not the network that has computed them.
 ---@param folder string  created if it does not exist
 function PromptModel:save_pretrained(folder)
    local config = {}
@@ -314,10 +316,11 @@ end
 
 -- Loading ---------------------------------------------------------------------------------------
 
--- Unsupported fields of adapter_config.json that would change results.
+-- Unsupported fields of adapter_config.json. They are refused because they would change the
+-- results.
 local refused <const> = {"modules_to_save", "num_ranks", "prompt_tuning_init_state_dict_path"}
 
---- Adds the virtual tokens in a folder to a model, and returns the new model.
+--- Adds the virtual tokens that a folder contains to a model, and returns the new model.
 ---@param title string
 ---@param model text.PreTrainedModel
 ---@param folder string

@@ -70,7 +70,7 @@ describe("text.BPE", function()
       assert.equal(2, #bpe:encode "low lowe")
       local text = "any bytes: \0\255\200 é"
       assert.equal(text, bpe:decode(bpe:encode(text)))
-      assert.equal(256, BPE.train("abc").vocab_size) -- no pair occurs twice
+      assert.equal(256, BPE.train("abc").vocab_size) -- no pair occurs twice in "abc", so nothing is merged
    end)
 
    it("splits words as GPT-2's pattern does", function()

@@ -1,5 +1,5 @@
 -- compare.lua - compares torch.text.Tokenizer with results that fixtures/tokenizers.py has written into a folder: tlua
--- rocks/text/spec/compare.lua FOLDER [KIND...]. The specs use its function `kind`.
+-- rocks/text/spec/compare.lua FOLDER [KIND...]. The specs call `kind`, which this file returns.
 
 local json = require "tlua.utils.json"
 local torch = require "tlua"
@@ -12,7 +12,7 @@ local function joined(list, plus)
    return table.concat(copy, " ")
 end
 
--- Returns the fields of an encoding in the notation of the fixtures.
+-- Returns the fields of an encoding as texts, with numbers that count from 0 as in the fixtures.
 local function fields(encoding)
    local places = {}
    for i, pair in ipairs(encoding.offsets) do
@@ -35,7 +35,8 @@ local function check(encoding, expected, name)
    end
 end
 
--- Returns a description of the first difference, or nil if there is none.
+-- Tokenizes the text of a case. Returns a description of the first difference from the expected tokens, or nil if there
+-- is none.
 local function compare(tokenizer, case)
    tokenizer:no_truncation():no_padding()
    local cut, pad = case.truncation, case.padding
@@ -63,7 +64,7 @@ local function compare(tokenizer, case)
    end
 end
 
---- Compares all texts of a kind. Returns the number of texts, and the list of differences.
+--- Compares all texts for one kind of tokenizer. Returns the number of texts, and the list of differences.
 ---@param folder string
 ---@param name string
 ---@return integer

@@ -3,10 +3,10 @@
 --    python rocks/text/spec/reference.py /tmp/models
 --    tlua rocks/text/spec/compare_models.lua /tmp/models [NAME ...]
 --
--- For each model, it prints the largest differences of logits without and with padding, of the loss
--- and of gradients, and whether the tokens of searches are equal. Differences of logits are relative
--- to the largest logit. Differences of a weight's gradients are relative to the largest gradient of
--- the weight, or to a hundredth of the largest gradient of all weights if that is larger.
+-- For each model, it prints the largest differences of the logits without and with padding, of the loss and of the
+-- gradients, and whether the generated tokens are equal. Differences of logits are relative to the largest logit.
+-- Differences of a weight's gradient are relative to the largest element of this gradient, or to a hundredth of the
+-- largest element of all gradients if that is larger.
 
 local torch = require "tlua"
 
@@ -60,7 +60,7 @@ local function gradients_differ(model, saved)
    return worst, where, count
 end
 
--- The searches, as in reference.py; each returns the generated tokens.
+-- The options of each search, as in reference.py.
 local searches = {
    greedy = {}, beam = {num_beams = 3},
    beam_penalty = {num_beams = 4, num_return_sequences = 2, length_penalty = 2.0,

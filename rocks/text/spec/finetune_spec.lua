@@ -33,7 +33,7 @@ describe("nf4", function()
          local x = torch.linspace(-1, 1, n)
          local p, a = nf4.quantize(x)
          assert.equal((n + 1) // 2, p:numel())
-         -- the bound is half of the widest gap between neighbouring codes, which is between 1 and 0.723
+         -- the bound is half of the widest gap between adjacent codes, which is from 0.723 to 1, plus a small margin
          assert.is_true(largest(nf4.dequantize(p, a, {n}) - x) <= 0.153)
       end
    end)

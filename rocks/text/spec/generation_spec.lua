@@ -116,7 +116,8 @@ describe("generate", function()
             tokenizer = tokenizer}):size(2)
       end
       assert.equal(4, length(" w" .. first))
-      assert.equal(9, length "w7 w") -- The prompt ends with token 7, whose text does not count.
+      -- the prompt ends with token 7, and a stop string that begins in the prompt does not end the text
+      assert.equal(9, length "w7 w")
    end)
 
    it("begins the decoder with its own token, and counts its tokens in max_length", function()
@@ -162,7 +163,8 @@ describe("generate", function()
       local first = made({})[4]
       assert.not_equal(first, made({begin_suppress_tokens = {first - 1}})[4])
       assert.equal(6, made({sequence_bias = {{{5}, 1e4}}})[4])
-      assert.equal(6, made({sequence_bias = {{{6, 5}, 1e4}}})[4]) -- the prompt ends with 7, which is 6 from 0
+      -- the prompt ends with token 7, which has the number 6 in files
+      assert.equal(6, made({sequence_bias = {{{6, 5}, 1e4}}})[4])
       for _, token in ipairs {2, 5, 7} do
          assert.not_equal(token, made({encoder_no_repeat_ngram_size = 1, sequence_bias = {{{token - 1}, 1e4}}})[4])
       end
@@ -238,7 +240,6 @@ describe("generate", function()
    end)
 end)
 
--- transformers' classes have computed the expected values for these scores.
 describe("text.Cache", function()
    it("allocates memory for the tokens, not for a whole window", function()
       local cache, all = torch.text.Cache(), {}
@@ -253,6 +254,7 @@ describe("text.Cache", function()
    end)
 end)
 
+-- The expected values are those of transformers' classes for these scores.
 describe("processors", function()
    local scores = torch.tensor {{1.0, 3.0, -2.0, 0.5, 2.0}}
    local ids = torch.tensor {{2, 3, 2}}

@@ -1,5 +1,5 @@
--- Tests torch.text.peft: adapters that PEFT has written give PEFT's outputs, and adapters are trained, saved, loaded
--- and merged. fixtures/adapter.py has written the fixture.
+-- Tests torch.text.peft: adapters that PEFT has written must give PEFT's outputs, and adapters must be trained, saved,
+-- loaded and merged. fixtures/adapter.py has written the fixture.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -84,7 +84,8 @@ describe("peft", function()
          table.sort(names)
          return names
       end
-      -- In a block of T5's decoder, layer.1 (layer.2 in Lua) is the attention to the encoder's output.
+      -- In a block of T5's decoder, layer.1 of PyTorch, which is layer.2 in Lua, is the attention to the encoder's
+      -- output.
       assert.same({"decoder.block.1.layer.2.EncDecAttention.q", "decoder.block.2.layer.2.EncDecAttention.q"},
          adapted {target_modules = {"q"}, layers_to_transform = 1})
       assert.same({"decoder.block.2.layer.1.SelfAttention.q", "decoder.block.2.layer.2.EncDecAttention.q",
@@ -110,7 +111,8 @@ describe("peft", function()
          return largest(base.transformer.h[1].attn.c_attn.lora_B.weight), model
       end
       assert.equal(0, (second(true)))
-      -- B is not zero but random here, as in any linear layer, so the adapter changes the result.
+      -- Without an initialization of the adapter, B is random, as the weight of any linear layer. So the adapter
+      -- changes the result.
       assert.is_true(second(false) > 0)
       local zero, model = second "gaussian"
       assert.equal(0, zero)

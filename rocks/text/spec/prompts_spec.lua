@@ -1,6 +1,6 @@
--- Tests torch.text.peft's virtual tokens: adapters that PEFT has saved give PEFT's logits, gradients and tokens, and
--- virtual tokens are trained, saved and loaded. fixtures/prompts.py has written the fixtures. With TLUA_PROMPTS=FOLDER,
--- this spec saves the adapters again in FOLDER, and fixtures/prompts.py checks them.
+-- Tests torch.text.peft's virtual tokens: adapters that PEFT has saved must give PEFT's logits, gradients and tokens,
+-- and virtual tokens must be trained, saved and loaded. fixtures/prompts.py has written the fixtures. With
+-- TLUA_PROMPTS=FOLDER, this spec saves the adapters again in FOLDER, and fixtures/prompts.py checks them.
 
 local torch = require "tlua"
 local device = require "spec.support.device"

@@ -9,8 +9,8 @@ local function read_rows()
    return assert(json.decode(file:read "a"))
 end
 
--- The tokens (from 0) that fixtures/contrastive.py prints. Each case has a model of models.json, penalty_alpha, top_k
--- and no_repeat_ngram_size.
+-- The token numbers, counted from 0, that fixtures/contrastive.py prints. Each case has the name of a model in
+-- models.json, penalty_alpha, top_k and no_repeat_ngram_size, followed by the expected tokens of each prompt.
 local expected_tokens <const> = {
    {"gpt2", 0.6, 4, 0,
       {{25, 17, 30, 14, 28, 4, 8, 26, 14, 34, 17, 29, 2, 36, 36, 36, 36, 36, 36},
@@ -65,7 +65,7 @@ local function new_model(kind, seed, vocabulary)
    return torch.text.from_config(config):eval()
 end
 
--- Returns a model and a second model whose weights are slightly different.
+-- Returns a model, and a second model whose weights differ slightly from those of the first.
 local function pair_of(kind)
    local model, other = new_model(kind, 1), new_model(kind, 2)
    torch.no_grad(function()
@@ -122,7 +122,8 @@ describe("assisted generation", function()
       assert.equal(4, steps)
       options.num_assistant_tokens_schedule = "heuristic"
       model:generate(prompt, options)
-      -- In three steps, 4, 6 and 7 of the remaining 8 tokens are proposed.
+      -- All proposals are accepted, so the limit of 4 tokens grows by 2 in each of three steps. The remaining length
+      -- allows only 7 tokens in the third step.
       assert.equal(10, options.assistant_model.generation_config.num_assistant_tokens)
    end)
 
@@ -144,7 +145,7 @@ describe("assisted generation", function()
       local model, other = new_model("gpt2", 1, 6), new_model("gpt2", 2, 6)
       local ids, n = torch.tensor {{2, 5, 3, 2, 5}}, 1500
       local options = {do_sample = true, max_new_tokens = 2, eos_token_id = {}, top_k = 0, temperature = 0.8}
-      -- `first` and the next line compute the probabilities of the two new tokens
+      -- The next lines compute the model's probabilities of all pairs of two new tokens.
       local first = (model(ids).logits[{1, -1}]:detach() / 0.8):softmax(-1):double()
       local expected = torch.zeros(6, 6, {dtype = "float64"})
       for token = 1, 6 do

@@ -9,7 +9,7 @@ local folder <const> = "rocks/text/spec/fixtures/templates/"
 
 local function render(source, variables) return Template(source):render(variables) end
 
--- Checks the error message for a template.
+-- Checks that rendering a template raises the given error message.
 local function fails(message, source, variables)
    assert.raises(message, function() Template(source):render(variables) end)
 end

@@ -11,14 +11,15 @@ local function load_kind(name) return assert(Tokenizer.from_file(("%s/%s.json"):
 
 local function example() return assert(Tokenizer.from_str(Tokenizer.example)) end
 
--- Returns the example's configuration with changed fields.
+-- Returns the text of the example's tokenizer.json after `change` has modified its fields.
 local function changed(change)
    local config = json.decode(Tokenizer.example)
    change(config)
    return json.encode(config)
 end
 
--- Checks the error message that a configuration causes.
+-- Checks that a tokenizer.json is refused with the given message. `change` is its text, or a function that modifies the
+-- example's fields.
 local function refused(message, change)
    local none, why = Tokenizer.from_str(type(change) == "string" and change or changed(change))
    assert.is_nil(none)
@@ -203,7 +204,7 @@ describe("text.Tokenizer", function()
       local lines, alphabet = {}, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
       local function digit(value) return alphabet:sub(value + 1, value + 1) end
       for byte = 0, 255 do lines[#lines + 1] = ("%s%s== %d"):format(digit(byte >> 2), digit((byte & 3) << 4), byte) end
-      lines[#lines + 1] = "bG8= 256\nbG93 257" -- "lo" and "low"
+      lines[#lines + 1] = "bG8= 256\nbG93 257" -- the tokens are "lo" and "low"
       local path = place .. "/ranks"
       write(path, table.concat(lines, "\n"))
       local tokenizer = assert(Tokenizer.from_tiktoken(path, {special_tokens = {["<end>"] = 300}}))
@@ -324,7 +325,8 @@ describe("text.Tokenizer", function()
          {wide, "a b a  a", {1, 4, 1}}, {wide, "a ｂ a a", {1, 4, 1}}, {wide, "b  a b a", {2, 1, 4}},
          {wide, "ab a a", {0, 1, 1}},
       } do
-         for _ = 1, 2 do assert.same(case[3], case[1]:encode(case[2]).file_ids) end -- 2nd pass: cached chunks
+         -- the second pass takes chunks from the cache
+         for _ = 1, 2 do assert.same(case[3], case[1]:encode(case[2]).file_ids) end
       end
    end)
 

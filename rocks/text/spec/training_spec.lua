@@ -36,8 +36,8 @@ describe("text.Tokenizer.train_from_iterator", function()
       end)
    end
 
-   -- Hugging Face's library drops pieces with nearly equal losses in a different order, so the vocabularies may differ
-   -- in part.
+   -- Of several pieces with nearly equal losses, Hugging Face's library may drop others, so the vocabularies may differ
+   -- in part. `least` is the least fraction of the pieces that must be in both vocabularies.
    for name, least in pairs {unigram = 1, pruned = 0.85} do
       it("learns the pieces and the scores of the library's unigram model: " .. name, function()
          local case = read(name)
@@ -56,8 +56,8 @@ describe("text.Tokenizer.train_from_iterator", function()
             end
          end
          assert.is_true(common >= least * #expected.vocab, ("%d of %d"):format(common, #expected.vocab))
-         -- The library also adds each character that is not among the trained pieces. Their scores fall in steps of
-         -- 0.0001 in the order of its hash table, so they may differ slightly.
+         -- The library also adds characters that are not among the trained pieces. The scores of these characters fall
+         -- in steps of 0.0001 in the order of its hash table, so they may differ slightly.
          if least == 1 then assert.is_true(furthest < 0.005, tostring(furthest)) end
       end)
    end

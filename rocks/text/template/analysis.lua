@@ -1,6 +1,6 @@
 -- analysis.lua - finds the names that are undefined when a block of a template begins. If a block
 -- sets a name before it reads the name, the name is undefined from the beginning of the block, as
--- in Jinja. An inner block before the assignment then does not see the outer variable of this name.
+-- in Jinja. So a nested block before the assignment does not see an outer variable of this name.
 
 local M = {}
 
@@ -61,7 +61,7 @@ local function body(frame, nodes, is_conditional)
    end
 end
 
--- Analyses the inner blocks of a frame after the frame's own names are known.
+-- Analyses the nested blocks of a block, after the block's own names are known.
 local function inner_blocks(frame, nodes)
    for _, node in ipairs(nodes) do
       if node.kind == "if" then

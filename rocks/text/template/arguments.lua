@@ -8,7 +8,8 @@ local M = {}
 ---@param title string  the function, for error messages
 ---@param args any[]  the arguments by position
 ---@param named table<string, any>  the arguments by name
----@param ... string  the names; a "!" marks required arguments, which come first
+---@param ... string  the names; a name of a required argument ends with "!"; required arguments
+--- come first
 ---@return any ...
 function M.take(title, args, named, ...)
    local names, list = {...}, {}
@@ -59,7 +60,7 @@ function M.integer(title, value, default)
       value == nil and "nothing" or values.repr(value))
 end
 
---- Returns an optional argument, or nil if it is none.
+--- Returns an optional argument, or nil if the argument is the template's none.
 ---@param value any
 ---@return any
 function M.optional(value)

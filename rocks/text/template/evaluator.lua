@@ -32,7 +32,7 @@ function Evaluator:charge(count)
    end
 end
 
---- Raises an error if a text is too long.
+--- Raises an error if a text that a template makes is too long.
 ---@param size integer  in bytes
 function Evaluator:check_size(size)
    if size > most_bytes then fail("a text of more than %d bytes", most_bytes) end
@@ -123,7 +123,7 @@ local loop_fields = {
    end,
 }
 
---- Returns value.name.
+--- Returns the value of the template's expression value.name.
 ---@param value any
 ---@param name string
 ---@return any
@@ -152,7 +152,7 @@ function Evaluator:attribute(value, name)
    return lacks(value, name)
 end
 
---- Returns value[key].
+--- Returns the value of the template's expression value[key].
 ---@param value any
 ---@param key any
 ---@return any
@@ -345,7 +345,7 @@ local function arguments_of(self, list, scope)
       elseif arg.name then
          if named[arg.name] ~= nil then fail("keyword argument repeated: %s", arg.name) end
          named[arg.name] = value
-         named[#named + 1] = arg.name -- keeps the order of names, for dict(b = 1, a = 2)
+         named[#named + 1] = arg.name -- the order of the names matters for dict(b = 1, a = 2)
       else
          args[#args + 1] = value
       end
@@ -401,7 +401,7 @@ function Evaluator:write(text)
    if out.size > most_bytes then self:check_size(out.size) end
 end
 
--- Runs statements and returns their text.
+-- Runs statements, and returns the text that they output.
 local function capture(self, nodes, scope)
    local outer = self.out
    self.out = {n = 0, size = 0}
@@ -472,7 +472,7 @@ run["continue"] = function() return "continue" end
 local Loop = values.Loop
 Loop.__index = Loop
 
--- Returns the next item, or nil at the end.
+-- Returns the next item of the loop, or nil at the end.
 function Loop:advance()
    local item = self.after
    self.after = nil
@@ -487,7 +487,7 @@ function Loop:peek()
    return self.after
 end
 
--- Returns the number of items. To count them, it reads all remaining items.
+-- Returns the number of items of the loop. To count them, it reads all remaining items.
 function Loop:count()
    if not self.length then
       local list, i = {}, 0
@@ -544,7 +544,7 @@ local function loop_over(self, node, scope, value, depth)
       is_complete = is_complete or not signal
       item = loop:advance()
    end
-   -- The `else` block runs if no iteration has reached the end of the loop's body, as in Jinja.
+   -- As in Jinja, the `else` block runs if no iteration has reached the end of the loop's body.
    if node.otherwise and not is_complete then
       return execute(self, node.otherwise, scope_in(scope))
    end
@@ -558,8 +558,8 @@ end
 
 -- Macros ----------------------------------------------------------------------------------------
 
--- Assigns the arguments that no parameter takes to varargs, kwargs and caller, or raises an error
--- about them.
+-- Assigns the arguments of a macro that belong to none of its parameters to varargs, kwargs and
+-- caller. Raises an error if the macro's body does not use these names.
 local function bind_rest(node, inner, args, named)
    local count, rest, others = #node.parameters, {}, values.dict()
    for i = count + 1, #args do rest[#rest + 1] = args[i] end

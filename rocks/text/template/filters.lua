@@ -317,8 +317,8 @@ function M.reverse(evaluator, value, args, named)
    return values.generator(values.iterate(values.list(new)))
 end
 
--- Returns a function of a value that reads an attribute (such as "function.name" or the index 0),
--- and returns `change` applied to it.
+-- Returns a function that reads an attribute of a value, such as "function.name" or the index 0. It
+-- returns change(attribute), or the attribute if `change` is nil.
 local function getter(evaluator, attribute, default, change)
    local parts = {}
    if type(attribute) == "string" then
@@ -354,7 +354,8 @@ end
 -- Returns the arguments after the first one.
 local function rest_of(args) return table.move(args, 2, #args, 1, {}) end
 
--- Returns a generator that yields those results of choose(element) that are not nil.
+-- Returns a generator that calls choose(element) for each element of a value, and yields the
+-- results that are not nil.
 local function choosing(evaluator, value, choose)
    local next_item = values.truth(value) and values.iterate(value) or function() return nil end
    return values.generator(function()
@@ -417,7 +418,7 @@ local function folding(is_sensitive)
    return not truth(is_sensitive) and without_case or nil
 end
 
--- Sorts a list of {key, value}. Elements with equal keys keep their order.
+-- Sorts a list of pairs {key, value} by their keys. Pairs with equal keys keep their order.
 local function merge_sort(list, less)
    local n, width = #list, 1
    while width < n do

@@ -57,7 +57,7 @@ end
 
 define("dict", function(self, args, named) return fields_of(self, "dict", args, named) end)
 
---- Raises an error if a namespace must not have a field of the given name.
+--- Raises an error if a namespace may not have a field of the given name.
 ---@param name any
 function M.check_field(name)
    if type(name) == "string" and name:sub(1, 1) == "_" then

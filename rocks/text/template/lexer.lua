@@ -62,7 +62,7 @@ function Lexer:add(kind, value)
    self.tokens[#self.tokens + 1] = {type = kind, value = value, line = self.line}
 end
 
--- Advances to a byte, and counts the lines up to it.
+-- Advances to byte `to`, and counts the lines up to it.
 function Lexer:move(to)
    local at = self.at
    while true do
@@ -74,8 +74,9 @@ function Lexer:move(to)
    self.at = to
 end
 
--- Returns the byte after the end of a tag, or nil if the tag does not end at `at`. `mark` is "%}",
--- "}}" or "#}". The end includes the white space that "-" strips and the newline after a block.
+-- Returns the position after the end of a tag, or nil if the tag does not end at byte `at`. `mark`
+-- is "%}", "}}" or "#}". The end includes the white space that "-" strips, and the newline after a
+-- block.
 function Lexer:after_end(at, mark)
    local text = self.text
    local sign = text:sub(at, at)
@@ -106,7 +107,7 @@ function Lexer:add_data(data)
    if data ~= "" then self:add("data", data) end
 end
 
--- Reads the text after {% raw %}.
+-- Reads the text from {% raw %}, which ends at byte `after`, to {% endraw %}.
 function Lexer:raw(after)
    local begun = self.line
    self:move(after)

@@ -97,7 +97,8 @@ function str.removesuffix(_, text, args, named)
    return text:sub(1, -#suffix - 1)
 end
 
--- Splits a text at a separator, at most `most` times, from the left or from the right.
+-- Splits a text at a separator, at most `most` times. The splits begin at the left, or at the right
+-- if from_right is true.
 local function split_at(text, separator, most, from_right)
    if separator == "" then fail "empty separator" end
    local list, at = {}, 1
@@ -109,7 +110,8 @@ local function split_at(text, separator, most, from_right)
    end
    list[#list + 1] = text:sub(at)
    if from_right and most >= 0 and #list > most + 1 then
-      -- overlapping separators are found from the right, so the text is searched backwards
+      -- Occurrences of a separator may overlap. Those that Python finds from the right differ from
+      -- those from the left, so the text is searched backwards.
       local parts, rest = {}, text
       for _ = 1, most do
          local found

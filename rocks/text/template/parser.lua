@@ -67,8 +67,8 @@ function Parser:node(kind, fields)
    return fields
 end
 
--- Counts the operands of a chain such as a + b + c, and raises an error if there are too many. Each
--- operand nests the tree one level deeper.
+-- Returns count + 1, the number of operands so far in a chain such as a + b + c. Raises an error if
+-- there are too many operands, because each operand nests the tree one level deeper.
 function Parser:counted(count)
    if count > most_operands then
       fail(self:peek().line, ("an expression with more than %d parts"):format(most_operands))
@@ -257,7 +257,7 @@ function Parser:ends_tuple()
       or token.type == "name" and token.value == "in"
 end
 
--- Parses one expression, or a tuple of several.
+-- Parses an expression, or several expressions separated by commas, which form a tuple.
 function Parser:tuple(in_parentheses, without_condition)
    local line, list, is_tuple = self:peek().line, {}, false
    while true do
@@ -273,7 +273,7 @@ function Parser:tuple(in_parentheses, without_condition)
    return self:node("tuple", {line = line, list = list})
 end
 
--- Parses the names to which a statement assigns.
+-- Parses the names to which a statement assigns, such as "a" or "a, b".
 function Parser:target(with_namespace)
    local function single()
       local token = self:peek()
@@ -440,8 +440,8 @@ end
 
 local statements = {}
 
--- Parses statements up to one of the given tags. The next token is then the one after the tag's
--- name.
+-- Parses statements up to one of the given tags. After the call, the next token is the one after
+-- the tag's name.
 function Parser:body(opened, line, ...)
    local tags = {...}
    local list = self:nested(self.parts, tags)
@@ -630,7 +630,7 @@ for _, name in ipairs {"include", "import", "from", "extends", "do", "trans"} do
    end
 end
 
--- Parses up to one of the given tags, or to the end if there are none.
+-- Parses a part of a template up to one of the given tags, or up to the end if no tags are given.
 function Parser:parts(tags)
    local list = {}
    while true do

@@ -133,7 +133,8 @@ end
 
 -- Cases -----------------------------------------------------------------------------------------
 
--- Upper-case mappings that cannot be derived by inverting lower-case mappings.
+-- Characters whose upper case cannot be found by inverting the lower-case mappings. An entry has
+-- the code point of the character and, joined by "+", those of its upper case, in hexadecimal.
 local uppers <const> = [[
    b5=39c df=53+53 131=49 149=2bc+4e 17f=53 1c5=1c4 1c8=1c7 1cb=1ca 1f0=4a+30c 1f2=1f1 345=399
    390=399+308+301 3b0=3a5+308+301 3c2=3a3 3d0=392 3d1=398 3d5=3a6 3d6=3a0 3f0=39a 3f1=3a1 3f5=395
@@ -260,8 +261,7 @@ function M.swapcase(text)
    return table.concat(list)
 end
 
--- Returns whether a text has at least one cased character, and `change` leaves all cased characters
--- unchanged.
+-- Returns whether a text has cased characters, and `change` leaves all of them unchanged.
 local function all_cased(text, change)
    local found = false
    for _, character in ipairs(M.characters(text)) do

@@ -41,8 +41,8 @@ end
 
 local fail = M.fail
 
---- Returns the kind of a value: "string", "integer", "float", "boolean", or the kind of its
---- metatable.
+--- Returns the kind of a value: "string", "integer", "float" or "boolean", or for a table the field
+--- `kind` of its metatable.
 ---@param value any
 ---@return string
 function M.kind(value)
@@ -107,8 +107,8 @@ end
 --- Returns a field of a dict, or nil.
 function M.get(dict, key) return dict.values[M.key(key)] end
 
--- The usual order of the keys of messages and tools. It is used for Lua tables, which have no
--- order. All other keys are sorted.
+-- The usual order of the keys of messages and tools. Lua tables have no order, so their keys are
+-- put into this order. All other keys follow, sorted.
 local usual <const> = {}
 for i, name in ipairs {"id", "type", "function", "role", "name", "description", "parameters",
    "arguments", "properties", "items", "enum", "required", "return", "content", "text",
@@ -171,7 +171,7 @@ function M.from_lua(value, depth)
          return from_table(value, depth or 0)
       end
    end
-   -- Returns a placeholder, because templates only test whether an image or a sound is present.
+   -- Templates only test whether an image or a sound is present, so a placeholder represents it.
    return ("<%s>"):format(torch.type(value))
 end
 
@@ -309,7 +309,7 @@ function M.less(a, b, sign)
       M.type_name(a), M.type_name(b))
 end
 
---- Returns whether a value is in a container.
+--- Returns whether a value is in a container, as Python's operator `in` does.
 ---@param container any
 ---@param value any
 ---@return boolean

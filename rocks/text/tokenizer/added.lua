@@ -1,5 +1,5 @@
--- added.lua - finds added tokens in a text. The leftmost token is found first. Of several tokens
--- that begin at the same byte, the longest is taken.
+-- added.lua - finds added tokens in a text, from left to right. Of several tokens that begin at the
+-- same byte, the longest is taken.
 
 local characters = require "tlua.text.tokenizer.characters"
 
@@ -71,7 +71,8 @@ function Finder:find(text)
       local first, last, token = matched(self, text, at)
       if not first then return list end
       at = last + 1
-      -- false if the rstrip option of the previous token has taken these spaces
+      -- false if the rstrip option of the previous token has taken the spaces with which this token
+      -- begins
       local is_free = first >= taken
       if is_free and (not token.single_word or stands_alone(text, first, last)) then
          if token.lstrip then

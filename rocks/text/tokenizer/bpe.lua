@@ -1,7 +1,7 @@
 -- bpe.lua - byte-pair encoding for tokenizer.json, SentencePiece and tiktoken. A model's function
 -- tokenize(word) returns a table {ids, first, last, surface?}. `ids` has the token numbers. `first`
--- and `last` have the bytes of the word that each token covers, extended to whole characters.
--- `surface` has the texts of tokens that are not in the vocabulary.
+-- and `last` have the first and last byte of the word that each token covers, extended to whole
+-- characters. `surface` has the texts of tokens that are not in the vocabulary.
 
 local bytes = require "tlua.text.tokenizer.bytes"
 local heap = require "tlua.text.tokenizer.heap"
@@ -11,8 +11,8 @@ local M = {}
 
 local long_word <const> = 24
 
--- Merges the pairs of a short word in the order of their ranks, the lowest first. Changes `ids` and
--- `lengths`.
+-- Merges the pairs of a short word in the order of their ranks, the lowest first. `ids` and
+-- `lengths` have the number and the length in bytes of each token, and are changed in place.
 local function merge_short(merges, ids, lengths)
    local n = #ids
    while n > 1 do
@@ -29,7 +29,8 @@ local function merge_short(merges, ids, lengths)
    end
 end
 
--- Merges the pairs of a long word. A heap holds the ranks and positions of the pairs.
+-- Does the same as merge_short for a long word, with a heap of the pairs' ranks and positions, so
+-- that the time is not quadratic in the length.
 local function merge_long(merges, ids, lengths)
    local n = #ids
    local after, before = {}, {}
@@ -194,7 +195,7 @@ function Model:use_bytes()
    return true
 end
 
--- Returns the two tokens of an entry of the list of merges.
+-- Returns the two tokens of an entry of the list of merges, or nil if the entry is invalid.
 local function pair_of(entry)
    if type(entry) == "string" then return entry:match "^([^ ]+) ([^ ]+)$" end
    if type(entry) == "table" and #entry == 2 then return entry[1], entry[2] end

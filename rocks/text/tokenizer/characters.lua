@@ -32,7 +32,9 @@ local function search(list, value)
    return high
 end
 
--- Returns a function that tells whether a code point is in one of the ranges that a text lists.
+-- Returns a function that tells whether a code point is in one of the ranges that a text lists. A
+-- range is written in hexadecimal as the number of code points between the previous range and this
+-- one, and the range's length minus 1 if it is not 0.
 local function in_ranges(text)
    local first, last, at = {}, {}, -1
    for gap, more in text:gmatch "(%x+)%-?(%x*)" do
@@ -47,7 +49,7 @@ local function in_ranges(text)
 end
 
 -- Returns a function that maps a code point to the letter of the run that contains it. The text
--- lists the runs.
+-- lists the runs as a letter and a hexadecimal length, which is left out if it is 1.
 local function in_runs(text)
    local first, letters, at = {}, {}, 0
    for letter, count in text:gmatch "([G-Zg-p])(%x*)" do
@@ -143,7 +145,7 @@ M.grapheme = remembering(function(code)
 end)
 
 -- Returns a function that maps a code point to the number of the range that contains it, or to
--- `default`.
+-- `default` if no range does. The text lists the ranges with their numbers.
 local function numbered(text, default)
    local first, last, numbers, at = {}, {}, {}, -1
    for gap, more, number in text:gmatch "(%x+)%-(%x+):(%x+)" do
@@ -160,8 +162,8 @@ end
 
 local script_of
 
---- Maps a code point to the number of its script, as a string. "0" is the number of characters that
---- belong to all scripts.
+--- Maps a code point to the number of its script, as a string. "0" stands for characters that are
+--- common to all scripts.
 ---@type table<integer, string>
 M.script = remembering(function(code)
    script_of = script_of or numbered(require "tlua.text.tokenizer.scripts".scripts, "0")
@@ -225,7 +227,7 @@ local pairs_of
 local function compositions()
    canonical = canonical or decompositions(forms().canonical)
    local excluded = in_ranges(forms().excluded)
-   local whole = {} -- maps full decompositions (as texts) to characters
+   local whole = {} -- maps full decompositions, as UTF-8 texts, to code points
    for code, parts in pairs(canonical) do
       if not excluded(code) then whole[utf8.char(table.unpack(parts))] = code end
    end

@@ -44,7 +44,7 @@ function M.new(blob)
    local units, texts = size // 4, blob:sub(size + 5)
    local known = {}
    local function unit(node)
-      -- outside the trie: returns a unit whose label matches no byte
+      -- outside the trie, a unit whose label matches no byte is returned
       if node >= units then return 0x80000000 end
       local found = known[node]
       if not found then
@@ -81,8 +81,8 @@ end
 
 -- Graphemes -------------------------------------------------------------------------------------
 
--- Pairs of character kinds between which there is no grapheme boundary. Rules that look further
--- back are not in this table.
+-- Pairs of kinds of adjacent characters between which there is no grapheme boundary. The rules that
+-- depend on more than two characters are in is_joined.
 local together <const> = {
    CR = {LF = true}, L = {L = true, V = true, LV = true, LVT = true}, V = {V = true, T = true},
    LV = {V = true, T = true}, LVT = {T = true}, T = {T = true},

@@ -47,8 +47,8 @@ local function dicts_of(what, value)
    return list
 end
 
--- Returns a copy of a message without fields that are none. Its reasoning is stored under all names
--- that templates use for it.
+-- Returns a copy of a message without fields that are none. The message's reasoning, which
+-- templates read under several names, is stored under all of them.
 local function normalized(message)
    local new, thought = values.dict(), nil
    for _, field in ipairs(reasoning) do
@@ -128,8 +128,8 @@ local function compiled(self, source)
    return cache[source]
 end
 
--- Puts a mark at the end of the last message, which the model will continue, and returns the
--- message's text.
+-- Puts a mark at the end of the last message, which the model will continue. Returns the message's
+-- text.
 local function mark_final(chat, field, source)
    local last = chat[#chat]
    if not last then torch.raise(name .. ": continue_final_message: expected a message") end
@@ -170,7 +170,8 @@ local function mark_final(chat, field, source)
       :format(name, field))
 end
 
--- Cuts a rendered text off after the message that the model will continue.
+-- Cuts off the part of a rendered text that follows the message that the model will continue.
+-- mark_final has put a mark there.
 local function cut_final(text, final)
    local bare, at = tag:sub(1, -2), nil
    local from = 1

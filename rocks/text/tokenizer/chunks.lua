@@ -1,15 +1,16 @@
 -- chunks.lua - cuts a text into chunks that can be tokenized independently, so that the tokens of
--- frequent chunks can be cached. The end of a chunk inside the text is called a cut: it lies before
--- a space that follows a visible character. Each part of a tokenizer tells whether it allows cuts.
+-- frequent chunks can be cached. A text is cut before a space that follows a visible character;
+-- such a boundary of two chunks is called a cut. Each part of a tokenizer tells whether it allows
+-- cuts.
 
 local characters = require "tlua.text.tokenizer.characters"
 
 local M = {}
 
--- `node` is a node of a pattern's syntax tree. Returns two booleans. The first is whether a match
--- of the node may reach over a cut, because the match contains a space after another character or
--- depends on the text around it. The second is whether the match has a visible character so far,
--- including the characters before the node; `begun` says whether it had one before the node.
+-- Examines a node of a pattern's syntax tree, and returns two booleans. The first is whether a
+-- match of the node may reach over a cut, because the match contains a space after another
+-- character or depends on the text around it. The second is whether the match, up to the end of the
+-- node, has a visible character. `begun` tells whether the match has one before the node.
 local crosses
 
 local function only_space(set)
@@ -55,8 +56,8 @@ makers["repeat"] = function(node, begun)
    return false, after
 end
 
--- Only negative lookaheads such as (?!\S) are allowed, because a space and the end of the text have
--- the same effect on them.
+-- Only negative lookaheads such as (?!\S) are allowed, because they give the same result at a space
+-- and at the end of the text, that is, at the end of a chunk.
 makers["look"] = function(node, begun)
    local inner = node[1]
    if inner.kind == "sequence" and #inner == 1 then inner = inner[1] end
@@ -99,8 +100,8 @@ function M.is_local(node) return not crosses(node, false) and not can_be_empty(n
 local lefts <const> = [[a Z 5 ! " # $ % & ' ( ) * + , - . / : ; < = > ? @ [ \ ] ^ _ ` { | } ~ é É ʰ
    ǅ 中 あ 한 ि ́ ٣ Ⅷ ½ “ € © 😀]]
 
---- Returns whether a splitting function always splits a text at a cut. It is tested with characters
---- of all categories.
+--- Returns whether a function that splits texts always splits them at a cut. The function is tested
+--- with characters of all categories on both sides of a cut.
 ---@param split fun(text: string): integer[]  returns the bytes after each part
 ---@return boolean
 function M.splits(split)

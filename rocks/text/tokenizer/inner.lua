@@ -1,6 +1,6 @@
--- inner.lua - describes a tokenizer to the tokenizer in C (src/io/tokens.h). The description
--- consists of the model and of the steps for ASCII texts. If the C code does not support one of the
--- steps, Tokenizer.lua computes all chunks.
+-- inner.lua - describes a tokenizer to the implementation in C (src/io/tokens.h). The description
+-- consists of the model and of the steps that convert ASCII texts. If the C code does not support
+-- one of the steps, Tokenizer.lua converts all chunks.
 
 local bytes = require "tlua.text.tokenizer.bytes"
 local characters = require "tlua.text.tokenizer.characters"
@@ -14,14 +14,14 @@ local SET <const>, REPEAT <const>, CHOICE <const>, LOOK <const>, END <const> = 0
 local MAP <const>, PREPEND <const>, STRIP <const>, REPLACE <const> = 0, 1, 2, 3
 local SPELL <const>, CHECK <const>, SPLIT <const>, META <const>, SPACE <const> = 4, 5, 6, 7, 8
 
-local unknown <const> = {} -- an error value, raised for a step that the C code does not support
+local unknown <const> = {} -- raised as an error if the C code does not support a step
 
 local function give_up() error(unknown, 0) end
 
 -- Patterns --------------------------------------------------------------------------------------
 
--- Nodes are created from the last to the first; steps_of later reverses their order and renumbers
--- them.
+-- The nodes of a pattern are created from the last to the first. steps_of later reverses their
+-- order and renumbers them.
 
 local function add(nodes, node)
    nodes[#nodes + 1] = node
@@ -107,8 +107,9 @@ end
 
 -- Steps -----------------------------------------------------------------------------------------
 
--- A state has `steps` and `nodes`, and a flag that tells whether the text is still ASCII. If it is
--- not, the character in `added` may be the only non-ASCII character.
+-- A state, to which the functions below add steps, has the lists `steps` and `nodes`, and a flag
+-- that tells whether the text is still ASCII. If it is not, the character in `added` may be the
+-- only non-ASCII character.
 
 local function step(state, fields) table.insert(state.steps, fields) end
 

@@ -18,8 +18,8 @@ local M = {}
 ---@type table<string, boolean>
 M.strategies = {longest_first = true, only_first = true, only_second = true}
 
--- Raises an error about a file as a table {file = why}, so that it differs from errors of this
--- package.
+-- Raises an error about a file as a table {file = why}, so that `protect` can tell it from an error
+-- in this package.
 local function refuse(why) error({file = why}, 0) end
 
 --- Calls a reader. Returns its result, or nil and a message if the file is invalid.
@@ -35,7 +35,7 @@ function M.protect(read, text, ...)
    error(parts, 0)
 end
 
--- Adds a token to a tokenizer's lists. Returns whether it is new.
+-- Adds a token to a tokenizer's lists, and returns whether the token is new.
 ---@param self table
 ---@param token table
 ---@return boolean
@@ -91,9 +91,9 @@ local function decide_chunks(self)
       self.is_local, self.splits = true, true
       return
    end
-   -- A word may continue after a cut. Then the chunks give the right tokens only if no token
-   -- reaches over a cut: the model must not look up whole words, and tokens may have spaces only at
-   -- their beginning.
+   -- Otherwise, a word may continue after a cut. Then the chunks give the right tokens only if no
+   -- token reaches over a cut. So the model must not look up whole words, and tokens may have
+   -- spaces only at their beginning.
    local space = pre and pre.space or not pre and self.space
    if not space or self.model.ignores_merges then return end
    if bpe.begins_with_space(self.model.vocab or self.ids, space) then
@@ -101,8 +101,8 @@ local function decide_chunks(self)
    end
 end
 
--- Returns the text by which a normaliser replaces a space. `config` is its configuration. If it
--- does not replace spaces, returns a space.
+-- Returns the text that a normaliser with the configuration `config` puts in place of a space.
+-- Returns a space if the normaliser does not replace spaces.
 local function space_of(config)
    if not config then return " " end
    local space = " "
@@ -184,8 +184,8 @@ local function read_lengths(truncation, padding)
    return read_truncation(truncation), read_padding(padding)
 end
 
--- Makes a byte-level model work on bytes directly, if no other part needs the characters that
--- represent bytes.
+-- Makes a byte-level model work on bytes directly, if no other part of the tokenizer needs the
+-- characters that represent bytes.
 local function use_bytes(self)
    local pre = self.pre_tokenizer
    local last = pre and (pre.last or pre)

@@ -54,8 +54,8 @@ makers.WordLevel = function(config, fail)
       local id = ids[word] or unknown or missing(config.unk_token)
       return {ids = {id}, first = {1}, last = {#word}}
    end
-   -- The C code of WordPiece can compute this model too: with a prefix with which no token begins,
-   -- it finds whole words only.
+   -- The C code of WordPiece can compute this model too. It looks for the parts of a word after the
+   -- first with a prefix. No token begins with the prefix "\0\0", so it finds whole words only.
    for token in pairs(ids) do
       if token:sub(1, #prefix) == prefix then return model, ids, tokens end
    end
@@ -125,8 +125,8 @@ local function reaches(ids)
    return reach
 end
 
--- Returns, for each end position, the start and the number of the last token on the best path to
--- it.
+-- Returns, for each position at which a token ends, the start and the number of the last token on
+-- the best path to this position.
 local function best_path(self, word, ends)
    local ids, scores, reach = self.ids, self.scores, self.reach
    local best, starts, found = {[0] = 0.0}, {}, {}
@@ -165,8 +165,8 @@ local function best_path(self, word, ends)
    return starts, found
 end
 
--- Returns the parts of the best path, the last part first. Adjacent unknown parts are merged into
--- one.
+-- Returns the tokens of the best path, the last token first. Adjacent unknown tokens are merged
+-- into one.
 local function parts_of(self, word)
    local ends, at = {}, 0
    for character in word:gmatch(pieces.character) do
@@ -230,7 +230,7 @@ local function unigram_inner(self)
       single = self.round ~= nil, byte_ids = numbers_of_bytes(self.byte_ids or self.ids)}
 end
 
---- Creates SentencePiece's unigram model, in which scores are stored in single precision.
+--- Creates SentencePiece's unigram model, in which scores have single precision.
 ---@param ids table<string, integer>  the tokens that may be found in texts
 ---@param scores number[]  by number
 ---@param least number  the least score of an ordinary token

@@ -60,7 +60,8 @@ end
 
 local function recompose(codes, changes)
    local new, new_changes, n = {}, {}, 0
-   -- the position of the last starter, and the combining class of the previous mark
+   -- the position of the last character that is no combining mark, and the combining class of the
+   -- mark before the current character
    local starter, last_class
    for i = 1, #codes do
       local code, class = codes[i], characters.combining[codes[i]]
@@ -218,7 +219,8 @@ makers.ByteLevel = function() return {is_local = true, splits_space = true, appl
 
 -- Texts -----------------------------------------------------------------------------------------
 
---- Compiles the pattern of a configuration, which has one field: String or Regex.
+--- Compiles the pattern of a configuration, which is a table with the field String or the field
+--- Regex.
 ---@param pattern table
 ---@param fail fun(why: string)
 ---@return table

@@ -115,7 +115,8 @@ local classes = {
 
 local controls <const> = {n = 10, r = 13, t = 9, f = 12, v = 11, a = 7, e = 27}
 
--- Reads an escape sequence after its backslash. Returns a code point, or a table of code points.
+-- Reads an escape sequence, whose backslash has been read. Returns a code point, or a table of code
+-- points.
 local function escape(state)
    local text, at = state.text, state.at
    local letter = text:match("^" .. "[\0-\x7F\xC2-\xF4][\x80-\xBF]*", at)
@@ -156,7 +157,8 @@ local function next_code(state)
    return utf8.codepoint(letter)
 end
 
--- Returns the class \w inside brackets, which excludes fractions and similar characters.
+-- Returns the class that \w stands for inside brackets. It excludes fractions and similar
+-- characters, which \w elsewhere includes.
 local function word_in_brackets()
    local word = characters.class "word"
    return characters.remember(function(code)
@@ -274,7 +276,7 @@ local function group(state)
          state.fail(("the flags (?%s) are not supported"):format(flags))
       end
       state.folds, state.at = flags == "i", after
-      -- the options apply up to the end of the enclosing group
+      -- options such as (?i) apply up to the end of the enclosing group
       if closing == ")" then return {kind = "sequence"} end
    elseif not opening[1] and state.text:sub(state.at, state.at) == "?" then
       state.fail "this kind of group is not supported"
@@ -331,7 +333,8 @@ end
 
 local marks <const> = {["*"] = {0, math.huge}, ["+"] = {1, math.huge}, ["?"] = {0, 1}}
 
--- Reads a quantifier. Returns its lower and upper bound, and whether it is written in braces.
+-- Reads a quantifier. Returns its lower bound, its upper bound, and whether it is written in
+-- braces.
 local function bounds(state)
    local mark = marks[state.text:sub(state.at, state.at)]
    if mark then

@@ -1,5 +1,5 @@
--- pieces.lua - pieces of a text that remember from which bytes of the original text their bytes
--- come. A piece has these fields:
+-- pieces.lua - pieces of a text. A piece records from which bytes of the original text each of its
+-- bytes comes. It has these fields:
 --
 --    text    the normalised text
 --    base    the byte of the whole original text at which the piece begins, counted from 0
@@ -57,10 +57,11 @@ local function width(text, at)
    return lead < 0xC0 and 1 or lead < 0xE0 and 2 or lead < 0xF0 and 3 or 4
 end
 
---- Replaces a piece's text by `characters`. changes[k] tells where characters[k] comes from. 0: it
---- replaces the next old character. -n: it replaces the next old character and the n characters
---- after it. Above 0: it is inserted, and counts as coming from the previous old character.
---- `removed` is the number of old characters that are dropped at the beginning.
+--- Replaces a piece's text by `characters`, and updates the original positions. changes[k] tells
+--- where characters[k] comes from. 0: it replaces the next old character. -n: it replaces the next
+--- old character and the n characters after it. Above 0: it is inserted, and counts as coming from
+--- the previous old character. `removed` is the number of old characters that are dropped at the
+--- beginning.
 ---@param piece table
 ---@param characters string[]
 ---@param changes integer[]
@@ -162,7 +163,7 @@ function M.prepend(piece, text)
    piece.text, piece.starts, piece.ends, piece.shift = text .. piece.text, new_starts, new_ends, 0
 end
 
---- Replaces each match by a text. The inserted text counts as coming from the last character of the
+--- Replaces each match by `content`. The new text counts as coming from the last character of the
 --- match.
 ---@param piece table
 ---@param matches integer[]  a flat list of the first and last byte of each match
@@ -215,8 +216,8 @@ end
 
 -- Splitting -------------------------------------------------------------------------------------
 
---- Returns the runs of characters that pass or fail a test, as a flat list {first, last, is_match,
---- ...}.
+--- Splits a text into runs of characters that pass a test and runs of characters that fail it.
+--- Returns a flat list {first, last, is_match, ...}.
 ---@param text string
 ---@param test table<string, boolean>
 ---@return table
@@ -256,7 +257,7 @@ function M.by_regex(text, regex)
       if last >= first then
          list[n + 1], list[n + 2], list[n + 3] = first, last, true
          n, gap, at = n + 3, last + 1, last + 1
-      else -- an empty match
+      else -- the match is empty
          if first > 1 and first ~= gap or first == 1 or list[n] == false then
             list[n + 1], list[n + 2], list[n + 3] = first, first - 1, true
             n = n + 3
@@ -269,8 +270,8 @@ function M.by_regex(text, regex)
    return list
 end
 
--- For each behavior that merges, a function that joins a match with its left or right neighbour, or
--- equal neighbours with each other.
+-- Functions that join the parts of a split text, for the behaviors that merge: a match with the
+-- part before or after it, or adjacent matches with each other.
 local merges = {}
 
 function merges.Contiguous(list)
@@ -288,8 +289,8 @@ function merges.Contiguous(list)
    return new
 end
 
--- Joins each match with the neighbour before it (`step` is 3) or after it (`step` is -3). Returns a
--- flat list with ascending positions.
+-- Joins each match with the part before it (`step` is 3) or with the part after it (`step` is -3).
+-- Returns a flat list with ascending positions.
 local function joined(list, from, to, step)
    local new, previous = {}, false
    for k = from, to, step do
@@ -313,7 +314,7 @@ function merges.MergedWithPrevious(list) return joined(list, 1, #list - 2, 3) en
 
 function merges.MergedWithNext(list) return joined(list, #list - 2, 1, -3) end
 
---- The set of ways to treat the matches at which a piece is split.
+--- The names of the ways in which the matches at which a piece is split are treated.
 ---@type table<string, boolean>
 M.behaviors = {Removed = true, Isolated = true, Contiguous = true, MergedWithPrevious = true,
    MergedWithNext = true}
@@ -333,7 +334,7 @@ function M.split(piece, list, behavior, into)
    end
 end
 
---- Returns whether a text has non-ASCII characters.
+--- Returns whether a text has only ASCII characters.
 ---@param text string
 ---@return boolean
 function M.is_ascii(text) return not find(text, "[\x80-\xFF]") end

@@ -162,7 +162,8 @@ makers.Split = function(config, fail)
    else
       is_local = chunks.is_local(pattern.node)
    end
-   -- In the most frequent case, the parts are the matches and the texts between them.
+   -- In the most frequent case, the parts are the matches and the texts between them, which `apply`
+   -- finds without the general method.
    local direct = not pattern.literal and not inverts and behavior == "Isolated"
    return {
       pattern = pattern, is_local = is_local,
@@ -189,8 +190,8 @@ makers.Split = function(config, fail)
                into[n + 1] = {text = text:sub(at), base = base + at - 1}
                return
             end
-            -- The pattern has matched an empty text, which only the general method below handles.
-            -- So the parts that were added are removed, and the whole text is split again.
+            -- The pattern has matched an empty text, which only the general method handles. So the
+            -- parts that were added are removed, and the whole text is split again.
             for i = n, begun + 1, -1 do into[i] = nil end
          end
          local list = pieces.by_regex(text, pattern)
@@ -267,7 +268,8 @@ local function split_scripts(piece, into)
 end
 
 -- Returns whether a text has a character other than a space that belongs to no script. Such
--- characters are dropped at the beginning of a text.
+-- characters are dropped at the beginning of a text, so a text that has them is not cut into
+-- chunks.
 local function lacks_script(text)
    for character in text:gmatch "[\xC2-\xF4][\x80-\xBF]*" do
       if characters.script[utf8.codepoint(character)] == "0" then return true end

@@ -61,7 +61,8 @@ local function trim(encoding, has_prefix, from, to)
    end
 end
 
--- Makes an encoding trim its offsets when they are computed, which happens on first use.
+-- Makes an encoding trim its offsets as soon as they are computed, which happens when they are
+-- first read.
 local function trim_later(encoding, has_prefix)
    local count = #encoding.ids
    local function trims(self)
@@ -109,7 +110,8 @@ local function pair_of(config, name, fail)
    return {ids = {pair[2] + 1}, tokens = {pair[1]}}
 end
 
--- Returns the encoding of special tokens. It is created once for each type and then reused.
+-- Returns an encoding of special tokens with the given type. It is created once for each type and
+-- then reused.
 local function special(encoding, token, kind)
    local vocabulary = encoding.vocabulary
    if token.vocabulary ~= vocabulary then token.vocabulary, token.made = vocabulary, {} end

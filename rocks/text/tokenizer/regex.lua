@@ -1,6 +1,7 @@
--- regex.lua - matches the regular expressions of tokenizers. A pattern's syntax tree is compiled to
--- functions m(text, at) that return the byte after the match, or nil. Each function holds the
--- function that matches the rest of the pattern, so matching creates neither tables nor closures.
+-- regex.lua - matches the regular expressions of tokenizers. The nodes of a pattern's syntax tree
+-- are compiled to functions m(text, at), which return the position after the match, or nil. The
+-- function of a node calls the function of the rest of the pattern, so matching creates neither
+-- tables nor closures.
 
 local characters = require "tlua.text.tokenizer.characters"
 local pattern = require "tlua.text.tokenizer.pattern"
@@ -37,8 +38,8 @@ local function before(text, at)
    return at
 end
 
--- Returns the Lua pattern that matches a run of those ASCII characters that are in a set, or nil if
--- none is.
+-- Returns the Lua pattern that matches a run of the ASCII characters in a set, or nil if the set
+-- has no ASCII character.
 local function run_of(set)
    local parts = {}
    for code = 0, 127 do
@@ -67,7 +68,8 @@ local function set_matcher(set, next)
    end
 end
 
--- Returns a function that finds the end of a run of characters in a set.
+-- Returns a function of a text and a position that returns the position after the run of characters
+-- in `set`.
 local function run_end(set)
    local run = run_of(set)
    return function(text, at)
@@ -83,7 +85,7 @@ local function run_end(set)
    end
 end
 
--- Returns a function that finds the end of at most `max` characters in a set.
+-- Like run_end, but the run has at most `max` characters.
 local function counted_end(set, max)
    return function(text, at)
       for _ = 1, max do
@@ -156,8 +158,8 @@ local function possessive_repeat(node, next)
    end
 end
 
--- Matches a repetition of a node of any kind. The function for a round is created when the round is
--- first reached.
+-- Compiles the repetition of a node of any kind. The function for an iteration is created when this
+-- iteration is first reached.
 local function group_repeat(node, next)
    local levels, is_lazy = {}, node.mode == "lazy"
    local function level(count)
@@ -302,8 +304,8 @@ local function first_bytes(node, bytes)
    return true
 end
 
--- Returns a table of the alternatives that can match at a character: one entry for each ASCII
--- character, and at -1 an entry for all other characters and for the end of the text.
+-- Returns a table of the alternatives that can match at a character. It has an entry for each ASCII
+-- character. The entry -1 is for all other characters and for the end of the text.
 local function dispatch(node)
    local list = node.kind == "choice" and node or {node}
    local by_byte = {}

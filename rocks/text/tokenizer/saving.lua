@@ -1,5 +1,6 @@
--- saving.lua - writes a tokenizer as tokenizer.json. Parts that cannot change are written as they
--- were read. Added tokens, truncation and padding are written with their current values.
+-- saving.lua - writes a tokenizer as tokenizer.json. The parts that a program cannot change are
+-- written as they were read. Added tokens, truncation and padding are written with their current
+-- values.
 
 local bytes = require "tlua.text.tokenizer.bytes"
 local json = require "tlua.utils.json"
@@ -58,8 +59,8 @@ function M.in_characters(token)
    return (token:gsub(".", function(c) return bytes.character[c:byte()] end))
 end
 
--- Returns the two parts whose merge makes a token. It finds them by applying all merges of lower
--- rank.
+-- Returns the two tokens that are merged to a token. It finds them by applying all merges of lower
+-- rank to the token's bytes.
 local function parts_of(token, ranks)
    local parts, own = {}, ranks[token]
    for c in token:gmatch "." do parts[#parts + 1] = c end
@@ -75,7 +76,8 @@ local function parts_of(token, ranks)
    return parts[1], parts[2]
 end
 
--- Returns the configuration of a tokenizer that was read from tiktoken's ranks.
+-- Returns the configuration, as in tokenizer.json, of a tokenizer that was read from tiktoken's
+-- ranks.
 local function from_ranks(self)
    local vocab, merges, order = values.dict(), values.list {}, {}
    for token in pairs(self.ranks) do order[#order + 1] = token end

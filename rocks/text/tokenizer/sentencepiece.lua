@@ -18,7 +18,7 @@ local function each_field(text, fail, fn)
    if damaged then fail(("expected a protocol buffer, byte %d is wrong"):format(damaged)) end
 end
 
--- Appends a piece to a model's lists.
+-- Reads a piece of the vocabulary from its message `text`, and appends it to the model's lists.
 local function read_piece(model, text, fail)
    local id = #model.texts + 1
    model.texts[id], model.scores[id], model.kinds[id] = "", 0.0, 1
@@ -127,7 +127,7 @@ end
 -- Models ----------------------------------------------------------------------------------------
 
 -- Returns the ranks of tokens. The token with the highest score has the lowest rank. Returns nil if
--- the ranks of ordinary tokens are in the order of their numbers.
+-- the order of the ranks is the order of the tokens' numbers.
 local function ranks_of(model)
    local scores, kinds, previous = model.scores, model.kinds, math.huge
    local order, ranks, is_ordered = {}, {}, true
@@ -168,9 +168,9 @@ local function decoder(self, model, unknown)
    end
 end
 
--- Sets the numbers of the pieces, and a string of their kinds, one byte for each. Kinds are 1
--- ordinary, 2 unknown, 3 control, 4 user-defined, 5 unused and 6 byte. Returns the number of the
--- unknown piece and the list of the user-defined texts.
+-- Stores the numbers of the pieces in `self`, and a string of their kinds, with one byte for each
+-- piece. The kinds are 1 ordinary, 2 unknown, 3 control, 4 user-defined, 5 unused and 6 byte.
+-- Returns the number of the unknown piece and the list of the user-defined texts.
 local function sort_pieces(self, model, fail)
    local symbols, kinds, unknown = {}, {}, nil
    for id, text in ipairs(model.texts) do
@@ -190,7 +190,8 @@ local function sort_pieces(self, model, fail)
    return unknown or fail "expected a piece for what is unknown", symbols
 end
 
--- Returns the numbers of the tokens that encoding may give: all but unknown and control tokens.
+-- Returns the numbers of the tokens that may be found in texts, which are all tokens except unknown
+-- and control tokens.
 local function encoded(self)
    local ids = {}
    for token, id in pairs(self.ids) do
@@ -218,7 +219,8 @@ local function unigram(self, model, options)
    return models.single_unigram(found, scores, least, options)
 end
 
---- Makes the parts of a tokenizer. They keep the list `texts`.
+--- Makes the parts of a tokenizer. The list `texts` becomes a part of the tokenizer and must not be
+--- changed later.
 ---@param model table  texts, scores and kinds: lists with an item for each piece; kind: 1 for a
 --- unigram model, 2 for BPE; byte_fallback; suffixes; charsmap; has_prefix, collapses, escapes
 ---@param fail fun(why: string)
@@ -239,7 +241,8 @@ function M.make(model, fail)
    else
       self.model = unigram(self, model, options)
    end
-   -- the parts keep these settings, but not the lists
+   -- The normaliser and the decoder hold this small table instead of `model`, so that the lists of
+   -- `model` can be freed.
    local settings = {charsmap = model.charsmap, has_prefix = model.has_prefix,
       collapses = model.collapses, escapes = model.escapes}
    self.normalizer = normalizer(settings, symbols, fail)

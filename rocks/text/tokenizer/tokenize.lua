@@ -1,6 +1,6 @@
--- tokenize.lua - converts a text to tokens. First, added tokens are found. The text between them is
--- normalised and split into words, and the model converts each word to tokens. Texts are cut into
--- chunks whose tokens are cached (see chunks.lua).
+-- tokenize.lua - converts a text to tokens. First, added tokens are found. The text between added
+-- tokens is normalised and split into words, and the model converts each word to tokens. Where the
+-- tokenizer allows it, the text is cut into chunks whose tokens are cached (see chunks.lua).
 
 local args = require "tlua.args"
 local torch = require "tlua"
@@ -13,8 +13,8 @@ local M = {}
 
 local most_known <const> = 200000
 
--- Returns the tokenizer in C, which also caches the tokens of chunks, or false if it does not
--- support the model.
+-- Returns the implementation of the tokenizer in C, which also caches the tokens of chunks. Returns
+-- false if the C code does not support the model.
 local function inner_of(self)
    local core = self.inner
    if core == nil or core and core:count() > most_known then
@@ -95,8 +95,8 @@ local function add_plain(self, piece, out)
    end
 end
 
--- Appends the tokens of a part of a text. The part contains no added token, except tokens that are
--- searched after normalisation.
+-- Appends the tokens of a part of a text. The part may contain those added tokens that are searched
+-- after normalisation, but no others.
 local function add_piece(self, piece, ends, out)
    if self.normalizer then self.normalizer.apply(piece, ends) end
    local found = self.normalized:find(piece.text)
@@ -117,7 +117,7 @@ local function new_output()
    return {n = 0, word = 0, ids = {}, first = {}, last = {}, words = {}}
 end
 
--- Returns the tokens of a part of a text. Offsets count from `base`.
+-- Returns the tokens of a part of a text. Their offsets are relative to `base`.
 local function part_tokens(self, text, base, ends)
    local out = new_output()
    local piece = pieces.new(text, base)
@@ -126,9 +126,8 @@ local function part_tokens(self, text, base, ends)
    return out, piece.drifts
 end
 
--- Appends the tokens of a part. Their offsets are computed later, when they are needed, from the
--- entry in `parts`: the part's tokens, the byte before the part, and the number of the word before
--- it.
+-- Appends the tokens of a part. Their offsets are computed only when they are read. For this,
+-- `parts` stores the part's tokens, the byte before the part, and the number of the word before it.
 local function append(all, found, base)
    local n, count, parts, m = all.n, found.n, all.parts, all.m
    table.move(found.ids, 1, count, n + 1, all.ids)
@@ -158,8 +157,8 @@ local function learn(self, known, chunk, flag, base, ends)
    return found
 end
 
--- Appends the tokens of the chunks of a text from byte `at` to byte `stop`. Returns false if the
--- tokens of a chunk depend on its neighbours.
+-- Appends the tokens of a text from byte `at` to byte `stop`, chunk by chunk. Returns false if the
+-- tokens of a chunk depend on the chunks beside it.
 local function add_chunks(self, text, at, stop, all)
    local begun_n, begun_m, begun_word, begun = all.n, all.m, all.word, at
    local splits, chunk_end, core = self.splits, chunks.chunk_end, inner_of(self)

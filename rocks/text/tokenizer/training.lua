@@ -53,8 +53,8 @@ end
 
 local character <const> = "[\0-\x7F\xC2-\xF4][\x80-\xBF]*"
 
--- Returns the sorted list of the words' characters. It has at most options.limit_alphabet
--- characters.
+-- Returns the sorted list of the characters in the words and in options.initial_alphabet. If there
+-- are more than options.limit_alphabet, only the most frequent characters are kept.
 local function alphabet_of(words, options)
    local counts, list = {}, {}
    for _, word in ipairs(words) do
@@ -88,8 +88,8 @@ function Vocabulary:add(token)
    return id
 end
 
--- Returns the list of a word's symbols and the list of their lengths. Characters outside the
--- alphabet are left out.
+-- Returns two lists for a word: the numbers of its symbols and their lengths. Characters outside
+-- the alphabet are left out.
 local function symbols_of(word, vocabulary, options)
    local prefix, suffix = options.continuing_subword_prefix, options.end_of_word_suffix
    local ids, lengths, at, length = {}, {}, 1, #word.text
@@ -131,7 +131,8 @@ local function merge(word, a, b, new, most, change)
    end
 end
 
--- Returns the counts of all pairs, and a queue of the pairs with the words that contain them.
+-- Returns the counts of all pairs of adjacent tokens, and a queue of the pairs with the words that
+-- contain them.
 local function count_pairs(list)
    local counts, places = {}, {}
    for _, word in ipairs(list) do
@@ -198,8 +199,8 @@ function M.bpe(words, options)
    return tokens, merges
 end
 
---- Makes the most frequent words the tokens, as WordLevelTrainer does. If a token occurs twice in
---- the list, it gets the number of its last occurrence.
+--- Makes the most frequent words tokens, as WordLevelTrainer does. A token that occurs twice in the
+--- list gets the number of its last occurrence.
 ---@param words {text: string, count: integer}[]  sorted by count and then by text
 ---@param options table  of trainers.lua
 ---@return string[] tokens
@@ -217,7 +218,7 @@ end
 
 -- Tokenizers ---------------------------------------------------------------------------------
 
--- Counts the words of a text.
+-- Adds the numbers of occurrences of the words of a text to `counts`.
 local function count_words(self, text, counts)
    local piece, list = pieces.new(text, 0), {}
    if self.normalizer then self.normalizer.apply(piece, {first = true, last = true}) end
@@ -228,8 +229,8 @@ local function count_words(self, text, counts)
    end
 end
 
--- Returns the list of words, sorted by count and then by text. The words are written in the
--- vocabulary's characters.
+-- Returns the list of words, sorted by count and then by text. For a byte-level model, the words
+-- are written in the characters that represent bytes.
 local function sorted_words(self, counts)
    local pre, words = self.pre_tokenizer, {}
    local last = pre and (pre.last or pre)

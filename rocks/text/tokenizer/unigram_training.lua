@@ -1,9 +1,9 @@
 -- unigram_training.lua - learns the vocabulary and the scores of a unigram model, as Hugging Face's
--- UnigramTrainer does. The initial pieces are all characters and all texts that occur repeatedly in
--- words. Each round fits the pieces' scores by expectation and maximisation. It then removes those
--- pieces without which the words are only slightly less likely. The rounds end when the number of
--- pieces is only a little larger than the wanted number. A piece is a table {text, score}; the
--- first piece stands for characters without a piece.
+-- UnigramTrainer does. The initial pieces are all characters, and all texts that occur repeatedly
+-- in words. Each round first fits the pieces' scores by expectation maximisation. It then removes
+-- the pieces whose removal makes the words only slightly less likely. The rounds end when the
+-- number of pieces is only a little larger than the wanted number. A piece is a table {text,
+-- score}. The first piece stands for characters without a piece.
 
 local pieces = require "tlua.text.tokenizer.pieces"
 
@@ -35,8 +35,7 @@ end
 
 -- First pieces ----------------------------------------------------------------------------------
 
--- Adds to each word a list `ends` of the positions at which characters end: 0, and the last byte of
--- each character.
+-- Adds a list `ends` to each word: 0, followed by the last byte of each of its characters.
 local function split(words)
    for _, word in ipairs(words) do
       local ends, at = {0}, 0
@@ -48,9 +47,9 @@ local function split(words)
    end
 end
 
--- Counts the texts of at least two characters that occur in words; a word counts once, even if it
--- is frequent. Only texts that occur before different characters, or at the end of a word, are
--- kept.
+-- Counts the texts of at least two characters that occur in the list of words. A word of the list
+-- counts once, even if it is frequent. A text is kept only if different characters follow its
+-- occurrences, where the end of a word counts as a character.
 local function repeated(words, most)
    local counts, followers = {}, {}
    for _, word in ipairs(words) do
@@ -106,8 +105,8 @@ end
 
 -- Paths -----------------------------------------------------------------------------------------
 
--- Returns a model, which has the numbers of the pieces by text, their scores, and the score of a
--- character without a piece.
+-- Returns a model as a table. It maps the text of a piece to the piece's number, and has the
+-- pieces' scores, and the score of a character without a piece.
 local function model_of(list)
    local model, least = {ids = {}, scores = {}, most = 1}, math.huge
    for id, piece in ipairs(list) do
@@ -193,7 +192,8 @@ local function maximisation(list, expected)
    return kept
 end
 
--- Returns how often each piece occurs on the best paths of the words.
+-- Returns how often each piece occurs on the best paths of the words, which are their most likely
+-- divisions into pieces.
 local function best_paths(model, words, count)
    local frequency, nodes = {}, new_nodes()
    for id = 1, count do frequency[id] = 0.0 end
@@ -214,8 +214,8 @@ local function best_paths(model, words, count)
    return frequency
 end
 
--- Returns the two best paths of a text. A path is a list of the numbers of pieces, the last piece
--- first.
+-- Returns the two most likely divisions of a text into pieces, as lists of the numbers of pieces,
+-- the last piece first.
 local function two_best(model, text, ends, nodes)
    local k, n = find(model, text, ends, nodes), #ends
    local paths = {{{score = 0.0}}}

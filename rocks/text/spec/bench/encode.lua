@@ -1,4 +1,5 @@
--- encode.lua - times a tokenizer. encode.py runs it and compares it with Hugging Face's:
+-- encode.lua - times a tokenizer. encode.py runs this program and compares the times with those of Hugging Face's
+-- tokenizers:
 --
 --    tlua rocks/text/spec/bench/encode.lua TOKENIZER.json TEXTS
 --
