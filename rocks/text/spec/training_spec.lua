@@ -36,7 +36,7 @@ describe("text.Tokenizer.train_from_iterator", function()
       end)
    end
 
-   -- Of several pieces with nearly equal losses, Hugging Face's library may drop others, so the vocabularies may differ
+   -- Hugging Face's library may drop others of several pieces with nearly equal losses, so the vocabularies may differ
    -- in part. `least` is the least fraction of the pieces that must be in both vocabularies.
    for name, least in pairs {unigram = 1, pruned = 0.85} do
       it("learns the pieces and the scores of the library's unigram model: " .. name, function()
