@@ -1,4 +1,5 @@
--- checks.lua - functions that check the arguments of this package's functions and reshape tensors.
+-- checks.lua - functions that check the arguments of other functions of torch.audio, and functions
+-- that reshape tensors.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -18,7 +19,7 @@ function M.real(title, name, value, dims, shape)
    if value:dim() < dims then args.refuse(title, name, "a tensor of shape " .. shape, value) end
 end
 
---- Raises an error unless a value is a tensor of `batch` lengths, each from 0 to `most`.
+--- Raises an error unless `lengths` is an integer tensor of `batch` lengths, each from 0 to `most`.
 function M.lengths(title, lengths, batch, most)
    if not torch.is_tensor(lengths) or lengths:dim() ~= 1 or lengths:size(1) ~= batch
          or lengths:is_floating_point() or lengths.dtype == "bool" then
@@ -39,7 +40,8 @@ function M.complex(title, name, value, dims, shape)
    end
 end
 
---- Raises an error unless a value is a waveform (..., time) with at least one sample.
+--- Raises an error unless a value is a waveform (..., time) of floating-point numbers with at least
+--- one sample. `dims` is the least number of dimensions, 1 by default.
 function M.waveform(title, value, dims)
    M.real(title, "waveform", value, dims or 1,
       dims == 2 and "(..., channel, time)" or "(..., time)")
@@ -69,8 +71,8 @@ function M.among(title, name, value, set)
    args.refuse(title, name, table.concat(list, " or "), value)
 end
 
---- Merges all but the last `keep` dimensions of a tensor into one. The second result is a function
---- that splits the first dimension of a tensor into the merged dimensions again.
+--- Reshapes a tensor so that all dimensions except the last `keep` become one. Also returns a
+--- function that replaces the first dimension of a tensor by the original dimensions.
 ---@param x Tensor
 ---@param keep integer
 ---@return Tensor
@@ -88,7 +90,7 @@ function M.batch(x, keep)
    end
 end
 
---- Maps floating-point dtypes to the complex dtypes of the same precision.
+--- Maps floating-point dtypes to the complex dtypes whose parts have the same precision.
 M.complex_of = {float32 = "complex64", float64 = "complex128"}
 
 --- Returns the value as a tensor of x's dtype and device.

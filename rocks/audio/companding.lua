@@ -1,12 +1,12 @@
--- companding.lua - the mu-law and A-law of G.711, which store 16-bit samples in 8 bits. The
--- quantization step doubles from one segment of the range to the next. The tables are built on
--- first use.
+-- companding.lua - the two laws of G.711, mu-law and A-law, which store a 16-bit sample in 8 bits.
+-- The range is divided into segments, and the quantization step doubles from one segment to the
+-- next. The tables are built on first use.
 
 local torch = require "tlua"
 
 local M = {}
 
--- Maps the name of a law to a function that returns the 16-bit sample of a byte.
+-- For each law, a function that returns the 16-bit sample for a byte.
 local expand = {}
 
 function expand.ULAW(byte)
@@ -22,14 +22,15 @@ function expand.ALAW(byte)
    return code & 128 ~= 0 and value or -value
 end
 
--- Returns the segment of a magnitude: the position of its highest bit, at least 0.
+-- Returns the segment of a magnitude: the number of its highest bit minus `lowest`, limited to 0 to
+-- 7.
 local function segment_of(value, lowest)
    local segment = 0
    while segment < 7 and value >> segment + lowest + 1 > 0 do segment = segment + 1 end
    return segment
 end
 
--- Maps the name of a law to a function that returns the byte of a 16-bit sample.
+-- For each law, a function that returns the byte for a 16-bit sample.
 local compress = {}
 
 function compress.ULAW(sample)

@@ -1,4 +1,5 @@
--- compliance.lua - torch.audio.compliance: features as other programs compute them.
+-- compliance.lua - torch.audio.compliance: features of sound with the numbers that other programs
+-- compute.
 
 local lazy = require "tlua.lazy"
 

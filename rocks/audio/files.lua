@@ -9,7 +9,8 @@ local wav = require "tlua.audio.wav"
 
 local M = {}
 
--- libsndfile's format codes: the upper bits give the container, the lower bits the encoding.
+-- libsndfile's codes of formats: the upper bits of a code give the container, and the lower bits
+-- give the encoding.
 local containers <const> = {
    aiff = 0x020000, aif = 0x020000, au = 0x030000, w64 = 0x0B0000, flac = 0x170000, caf = 0x180000,
    ogg = 0x200000, vorbis = 0x200000, opus = 0x200000, mp3 = 0x230000,
@@ -23,7 +24,7 @@ local subtypes <const> = {
 }
 local containing <const> = {[0x17] = "FLAC"}
 
--- Raises an error, reported at the user's line, about a file that is missing or malformed.
+-- Raises an error at the user's line about a missing or malformed file. The message names the file.
 local function refuse(title, path, message)
    if not message:find(path, 1, true) then message = path .. ": " .. message end
    torch.raise(("%s: %s"):format(title, message))
@@ -35,8 +36,8 @@ local function open(title, path)
    return file
 end
 
--- Reads a file with libsndfile. Returns the samples, the number of frames in the whole file, the
--- sample rate and the format code.
+-- Reads `count` frames of a file with libsndfile, after the first `first` frames. Returns the
+-- samples, the number of frames in the whole file, the sample rate and the format code.
 local function read_sound(path, first, count, whole)
    local bytes, message = torch.io.map(path)
    if not bytes then return nil, message end
@@ -63,7 +64,8 @@ local function describe(title, path)
       bits_per_sample = kind[2], encoding = containing[format >> 16 & 0xFFF] or kind[1]}
 end
 
--- Reads frames as a tensor (frames, channels).
+-- Reads frames as a tensor (frames, channels). `format` is the format that wav.lua has read, or nil
+-- for a file that libsndfile reads.
 local function read(title, path, info, format, first, count, normalize)
    if format then
       local file <close> = open(title, path)
@@ -187,7 +189,7 @@ end
 
 local dtypes <const> = {uint8 = true, int16 = true, int32 = true, float32 = true, float64 = true}
 
--- Returns the format's name, which is the `format` argument or else the file extension of the path.
+-- Returns the name of the format: the argument `format`, or else the file extension of the path.
 local function format_of(title, a)
    local name = (a.format or a.uri:match "%.([%w]+)$" or ""):lower()
    if name == "wave" then name = "wav" end
@@ -201,7 +203,8 @@ local function format_of(title, a)
    return name
 end
 
--- Calls write(file) with a temporary file, which replaces the file at `path` once it is complete.
+-- Calls write(file) with a temporary file. Once the file is complete, it replaces the file at
+-- `path`.
 local function replace(title, path, write)
    local file <close>, message = torch.io.replace(path)
    local ok = file
@@ -226,7 +229,7 @@ end
 
 local pcm <const> = {[8] = 1, [16] = 2, [24] = 3, [32] = 4}
 
--- Returns libsndfile's code of the encoding.
+-- Returns libsndfile's code of the encoding for the arguments of `save`.
 local function subtype_of(title, a, name, dtype)
    if name == "ogg" or name == "vorbis" then return a.encoding == "OPUS" and 0x64 or 0x60 end
    if name == "opus" then return 0x64 end
@@ -264,9 +267,9 @@ local take_save = args.signature [[audio.save(uri: string, src: tensor, sample_r
    compression: number?)]]
 
 --- Saves a waveform. The file extension of the path selects the format: `.wav`; `.flac`, `.ogg`,
---- `.opus`, `.mp3`, `.aiff`, `.au`, `.caf` and `.w64` need libsndfile. The dtype determines how
---- samples are stored, unless `encoding` or `bits_per_sample` is given. Floats outside -1 to 1 are
---- clipped if integers are stored.
+--- `.opus`, `.mp3`, `.aiff`, `.au`, `.caf` and `.w64` need libsndfile. The options `encoding` and
+--- `bits_per_sample`, or else the dtype, determine how samples are stored. Floats outside -1 to 1
+--- are clipped if integers are stored.
 ---
 ---     local x = torch.rand(1, 8000) - 0.5
 ---     torch.audio.save("/tmp/tone.wav", x, 8000, {bits_per_sample = 16})

@@ -1,6 +1,6 @@
 -- kaldi.lua - torch.audio.compliance.kaldi: features as the programs of Kaldi compute them, with
--- the names and numbers of torchaudio.compliance.kaldi. Warped vocal tracts (vtln) are not
--- supported.
+-- the names and numbers of torchaudio.compliance.kaldi. The warping of vocal tract lengths (vtln)
+-- is not supported.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -12,7 +12,7 @@ local F = torch.nn.functional
 local M = {}
 
 local prefix <const> = "audio.compliance.kaldi."
-local epsilon <const> = 2.0 ^ -23 -- float32's, below which no power falls
+local epsilon <const> = 2.0 ^ -23 -- the epsilon of float32; smaller powers are replaced by it
 
 local framing <const> = [[waveform: tensor, blackman_coeff: number = 0.42, channel: integer = -1,
    dither: number = 0, energy_floor: number = 1, frame_length: number = 25,
@@ -40,8 +40,9 @@ function windows.blackman(n, options, first)
    return first - angle:cos() * 0.5 + (angle * 2):cos() * (0.5 - first)
 end
 
--- Checks the arguments. Returns the channel and the sizes of a frame: the distance to the next one,
--- its samples, and these padded with zeros.
+-- Checks the arguments. Returns the samples of the selected channel and three numbers of samples:
+-- the distance between two frames, the length of a frame, and this length with the zeros that are
+-- appended.
 local function measure(title, a)
    local waveform = a.waveform
    if waveform:dim() ~= 2 or not waveform:is_floating_point() then
@@ -83,7 +84,8 @@ local function measure(title, a)
    return samples, shift, size, padded
 end
 
--- Returns frames (m, size) of samples. Without snip_edges the samples are reflected at their ends.
+-- Cuts samples into frames (m, size) that begin `shift` samples apart. Without snip_edges, the
+-- samples are reflected at both ends.
 local function frames_of(samples, shift, size, snip_edges)
    if snip_edges then return samples:unfold(1, size, shift) end
    local count = (samples:size(1) + shift // 2) // shift
@@ -103,7 +105,7 @@ local function log_energy(frames, floor)
    return floor == 0 and energy or energy:clamp_min(math.log(floor))
 end
 
--- Returns windowed frames (m, padded) and the logarithm of their energies (m), or nil if the
+-- Returns windowed frames (m, padded), and the logarithms of their energies (m). Returns nil if the
 -- waveform is shorter than min_duration.
 local function prepare(title, a)
    local samples, shift, size, padded = measure(title, a)
@@ -131,7 +133,7 @@ end
 local take_spectrogram = args.signature(prefix .. "spectrogram(" .. framing .. ")")
 
 --- Returns the logarithms of the power spectra of frames. The first column is the logarithm of the
---- energy instead. Samples have the range of 16-bit integers in Kaldi.
+--- energy instead. Kaldi's programs expect samples in the range of 16-bit integers.
 ---
 ---     local kaldi = torch.audio.compliance.kaldi
 ---     print(kaldi.spectrogram(torch.randn(1, 1600)).shape)
@@ -161,7 +163,8 @@ function M.spectrogram(...)
    return centred(torch.cat({energy:unsqueeze(2), rest}, 2), a.subtract_mean)
 end
 
--- Returns the weights (bands, frequencies) of triangles that are equally wide in mels.
+-- Returns the weights (bands, frequencies) of triangular bands that have equal widths on the mel
+-- scale.
 local function mel_weights(title, a, padded, like)
    local nyquist = a.sample_frequency / 2
    local low, high = a.low_freq, a.high_freq > 0 and a.high_freq or a.high_freq + nyquist

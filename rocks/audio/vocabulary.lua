@@ -1,5 +1,5 @@
--- vocabulary.lua - describes the parameters of torch.audio, for help and the manual. The format is
--- explained in lua/tlua/repl/vocabulary.lua.
+-- vocabulary.lua - describes parameters of functions of torch.audio, for the function `help` and
+-- for the manual. lua/tlua/repl/vocabulary.lua explains the format.
 return [[
 DB_multiplier: the logarithm of the reference value
 Q: the quality factor: the frequency over the width of the band

@@ -1,8 +1,9 @@
--- wav.lua - reads and writes WAV files. A file is a list of chunks: "fmt " describes the samples,
--- and "data" holds them as (frames, channels) in row-major order. RIFF and RF64 (64-bit sizes) are
--- read.
+-- wav.lua - reads and writes WAV files. A file is a list of chunks: the chunk "fmt " describes the
+-- samples, and the chunk "data" holds them as (frames, channels) in row-major order. RF64 files,
+-- whose sizes have 64 bits, are read too.
 --
--- source.fail throws an error about a malformed file; callers get nil and a message.
+-- source.fail reports a malformed file by an error, which source.protect turns into nil and a
+-- message.
 
 local torch = require "tlua"
 local source = require "tlua.io.source"
@@ -17,8 +18,8 @@ local PCM <const>, FLOAT <const>, ALAW <const>, ULAW <const> = 1, 3, 6, 7
 local EXTENSIBLE <const> = 0xFFFE
 local MOST_CHANNELS <const> = 1024
 
--- The bytes of WAVE_FORMAT_EXTENSIBLE's subformat GUID after its first two bytes, which give the
--- format.
+-- The bytes after the first two of the subformat in WAVE_FORMAT_EXTENSIBLE, which is a GUID. The
+-- first two bytes give the format.
 local guid_tail <const> = "\0\0\0\0\x10\0\x80\0\0\xAA\0\x38\x9B\x71"
 
 local encodings <const> = {[PCM] = "PCM_S", [FLOAT] = "PCM_F", [ALAW] = "ALAW", [ULAW] = "ULAW"}
@@ -30,7 +31,7 @@ local widths <const> = {
 
 -- Reading -----------------------------------------------------------------------------------------
 
--- Reads n bytes of a file. `what` says in the error message what the bytes are.
+-- Reads n bytes of a file. If the file ends before, the error message calls these bytes `what`.
 local function take(file, n, what)
    local text = n == 0 and "" or file:read(n)
    if not text or #text < n then
@@ -61,7 +62,7 @@ local function read_format(text)
    if frame % channels ~= 0 then
       fail("frames of %d bytes for %d channels", frame, channels)
    end
-   -- A sample may have fewer bits than its bytes, such as 20 bits in 3 bytes.
+   -- A sample may have fewer bits than the bytes that hold it, such as 20 bits in 3 bytes.
    local held = frame // channels * 8
    if bits < 1 or bits > held or held - bits > 7 or not widths[format][held] then
       fail("samples of %d bits in %d bytes", bits, frame // channels)
@@ -71,9 +72,10 @@ local function read_format(text)
       held = held, bits_per_sample = bits, encoding = encoding}
 end
 
--- Returns the number of bytes in a data chunk. Programs that write to a pipe do not know the size
--- and leave 0 or the largest number there; the data then extend to the end of the file. If the size
--- is 0 but the header has the file's length (`is_sized`), the file has no samples.
+-- Returns the number of bytes in the chunk "data". A program that writes to a pipe does not know
+-- this size, and writes 0 or the largest number instead; the data then extend to the end of the
+-- file. But if the size is 0 and the header has the file's length (`is_sized`), the file has no
+-- samples.
 local function data_size(size, first, length, is_sized)
    local left = length - first
    if size == 0xFFFFFFFF or (size == 0 and left > 0 and not is_sized)
@@ -175,13 +177,14 @@ end
 
 local numbers <const> = {PCM_S = PCM, PCM_U = PCM, PCM_F = FLOAT, ALAW = ALAW, ULAW = ULAW}
 
--- Maps a dtype to the encoding and bits that a file gets by default.
+-- Maps each dtype to the encoding and the number of bits with which its samples are stored by
+-- default.
 local plain <const> = {uint8 = {"PCM_U", 8}, int16 = {"PCM_S", 16}, int32 = {"PCM_S", 32},
    float32 = {"PCM_F", 32}, float64 = {"PCM_F", 64}}
 local usual_bits <const> = {PCM_S = 16, PCM_U = 8, PCM_F = 32, ALAW = 8, ULAW = 8}
 
---- Returns the encoding and bits for a dtype, given one of them, both or neither. Returns nil and a
---- message if they do not fit together.
+--- Returns the encoding and the number of bits for samples of a dtype. Either may be given, and is
+--- then returned. Returns nil and a message if dtype, encoding and bits do not fit together.
 ---@param dtype string
 ---@param encoding? string
 ---@param bits? integer
@@ -205,7 +208,7 @@ function M.choose(dtype, encoding, bits)
    return encoding, bits
 end
 
--- Returns samples as float64 from -1 to 1, which holds 32-bit integers exactly.
+-- Returns samples as float64 from -1 to 1. This dtype holds 32-bit integers exactly.
 local function as_real(samples)
    local scale = scales[samples.dtype]
    local real = samples:double()

@@ -1,6 +1,6 @@
--- keywords.lua - trains a recogniser of a few words in less than a minute. The words are synthetic:
--- each is a sequence of two vowels, made of harmonics with a falling or rising pitch that are loud
--- near the vowels' formants. A word begins at a random time within half a second of noise.
+-- keywords.lua - trains a recogniser of a few words in less than a minute. The words are synthetic.
+-- Each consists of two vowels, made of harmonics that are loud near the vowels' formants and whose
+-- pitch falls or rises. A word begins at a random time within half a second of noise.
 --
 --    tlua rocks/audio/examples/keywords.lua [steps]
 
@@ -24,17 +24,17 @@ local places = {}
 for k, word in ipairs(words) do
    places[k] = {formants[word:sub(1, 1)], formants[word:sub(2, 2)]}
 end
-places = torch.tensor(places):float() -- (words, 2, formants)
+places = torch.tensor(places):float() -- shape (words, 2, formants)
 
 -- Returns n random numbers between low and high as a tensor (n, 1).
 local function between(n, low, high) return torch.rand(n, 1) * (high - low) + low end
 
--- Synthesizes words: returns waveforms (n, samples) for labels (n).
+-- Synthesizes words: returns waveforms (n, samples) for labels (n), which are numbers of words.
 local function say(labels)
    local n = labels:size(1)
    local t = torch.arange(samples):float() / rate -- seconds
    local length = between(n, 0.2, 0.4)
-   -- the position within the word, from 0 to 1
+   -- the position within the word, which goes from 0 to 1
    local share = (t - torch.rand(n, 1) * (0.5 - length)) / length
    local pitch = between(n, 90, 240) * (1 + between(n, -0.3, 0.3) * share)
    local phase = (pitch * (2 * math.pi / rate)):cumsum(2)

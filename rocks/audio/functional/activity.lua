@@ -1,6 +1,6 @@
--- activity.lua - finds the beginning of speech with the method of SoX's vad effect. It takes the
--- cepstrum of short frames after it has subtracted the estimated noise, and compares the cepstrum's
--- power with a trigger level.
+-- activity.lua - finds the beginning of speech with the method of SoX's vad effect. For each short
+-- frame, it subtracts the estimated noise from the spectrum, computes the cepstrum of the result,
+-- and compares the cepstrum's power with a trigger level.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -12,7 +12,7 @@ local M = {}
 
 local title <const> = "audio.functional.vad"
 
---- The signature of vad after its first argument, the waveform.
+--- The parameters of vad after the first, the waveform, in the notation of args.signature.
 M.parameters = [[sample_rate: integer, trigger_level: number = 7, trigger_time: number = 0.25,
    search_time: number = 1, allowed_gap: number = 0.25, pre_trigger_time: number = 0,
    boot_time: number = 0.35, noise_up_time: number = 0.1, noise_down_time: number = 0.01,
@@ -22,7 +22,7 @@ M.parameters = [[sample_rate: integer, trigger_level: number = 7, trigger_time: 
 
 local function round(x) return math.floor(x + 0.5) end
 
--- Computes sizes in samples and frames from the arguments.
+-- Computes the sizes of frames and bands, in samples and frequencies, from the arguments.
 local function sizes_of(a)
    local s = {rate = a.sample_rate}
    s.frame = round(s.rate * (a.measure_duration or 2 / a.measure_freq))
@@ -55,7 +55,8 @@ local function window(n, device)
    return torch.hann_window(n, {device = device}) * (2 / math.sqrt(n))
 end
 
--- Returns a function that measures the next frames, (channels, frame), as a list of numbers.
+-- Returns a function that measures one frame of each channel, (channels, frame), and returns a list
+-- with the level of each channel.
 local function meter(a, s, channels, device)
    local frame_window, cepstrum_window = window(s.frame, device), window(s.high - s.low, device)
    local spectrum = torch.zeros(channels, s.high - s.low, {device = device})
@@ -87,8 +88,8 @@ local function meter(a, s, channels, device)
    end
 end
 
--- Returns how many measures before the trigger already belong to the sound. `past` is a ring buffer
--- of measures, and `at` is the index of the newest measure, counted from 0.
+-- Returns how many of the measures before the trigger already belong to the sound. `past` is a ring
+-- buffer of measures, in which `at` is the index of the newest measure, counted from 0.
 local function to_flush(past, at, a, s)
    local n = s.measures
    local trigger, zero = n, n
@@ -106,7 +107,8 @@ end
 
 local take = args.signature(title .. "(waveform: tensor, " .. M.parameters .. ")")
 
---- Removes the part of a recording before speech begins. All channels are cut at the same sample.
+--- Removes the part of a recording before the beginning of speech. All channels are cut at the same
+--- sample.
 ---@param waveform Tensor  (time) or (channels, time)
 ---@param sample_rate integer
 ---@param trigger_level? number  the level that begins the sound, 7 by default

@@ -45,8 +45,9 @@ function M.edit_distance(...)
    return last[#two]
 end
 
--- Returns the best path of one example as a list of tokens. The states are CTC's: from 0 to 2 n,
--- even states are blanks and odd states are tokens.
+-- Returns the best path of one example as a list of tokens, one for each step. The states are those
+-- of CTC for n target tokens: they are numbered from 0 to 2 n, even states are blanks, and odd
+-- states are the tokens.
 local function best_path(title, probs, targets, blank)
    local steps, n = #probs, #targets
    local repeats = 0
@@ -62,7 +63,8 @@ local function best_path(title, probs, targets, blank)
    for s = 0, states - 1 do last[s] = s <= 1 and probs[1][token(s)] or none end
    for t = 2, steps do
       local row, from = {}, {}
-      -- visits only states that the path can have reached and from which it can still reach the end
+      -- A state can follow itself or the state before it. A token can also follow the token two
+      -- states before, if the two tokens differ.
       for s = 0, states - 1 do
          local stay, step = last[s], s >= 1 and last[s - 1] or none
          local jump = s >= 2 and s % 2 == 1 and targets[(s + 1) // 2] ~= targets[(s - 1) // 2]
@@ -149,8 +151,9 @@ end
 local take_merge = args.signature(prefix .. [[merge_tokens(tokens: tensor, scores: tensor,
    blank: integer = 1)]])
 
---- Returns the spans of a path from `forced_align`: a list of tables with `token`, `start` and
---- `stop`, the first and last step, and `score`, the mean of the scores of its steps.
+--- Returns the spans of equal tokens in a path from `forced_align`, without blanks. A span is a
+--- table with `token`, the first step `start`, the last step `stop`, and `score`, the mean of the
+--- scores of the steps.
 ---
 ---     local path = torch.tensor {1, 3, 3, 1, 2}
 ---     for _, span in ipairs(torch.audio.functional.merge_tokens(path,

@@ -1,5 +1,5 @@
--- bands.lua - the weights that sum frequencies into bands (mel, linear and cosine), and the slope
--- and normalisation of features over time.
+-- bands.lua - the weights that sum frequencies into bands (mel, linear and cosine), and functions
+-- that compute the slopes of features over time and normalise features.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -123,7 +123,8 @@ end
 local take_deltas = args.signature(prefix .. [[compute_deltas(specgram: tensor,
    win_length: integer = 5, mode: string = 'replicate')]])
 
---- Returns the slope of features over time, which a least-squares fit in a window gives.
+--- Returns the slopes of features over time. A slope is that of a line that is fitted to the
+--- features in a window by least squares.
 ---@param specgram Tensor
 ---@param win_length? integer  5 by default
 ---@param mode? string  the form of padding: "replicate", "reflect", "constant" or "circular"
@@ -144,8 +145,8 @@ function M.compute_deltas(...)
    return (slopes / (n * (n + 1) * (2 * n + 1) / 3)):reshape(x.shape)
 end
 
--- Returns two lists that give the window of each frame: its first frame, and the frame after its
--- last. Frames count from 0.
+-- Returns two lists with the window of each frame: the first frame of the window, and the frame
+-- after its last. Frames count from 0.
 local function windows_of(n, window, least, center)
    local first, last = {}, {}
    for t = 0, n - 1 do
@@ -184,7 +185,8 @@ function M.sliding_window_cmn(...)
    local options = {device = x.device}
    local from, to = torch.tensor(first, options) + 1, torch.tensor(last, options) + 1
    local count = (to - from):to "float64":view(1, -1, 1)
-   -- The sum of a window is the difference of two cumulative sums, which are computed in float64.
+   -- The sum over a window is the difference of two cumulative sums, which need the precision of
+   -- float64.
    local function window_sum(values)
       local sums = F.pad(values:double():cumsum(2), {0, 0, 1, 0})
       return sums:index_select(2, to) - sums:index_select(2, from)

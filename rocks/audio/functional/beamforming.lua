@@ -1,5 +1,5 @@
--- beamforming.lua - spectral densities between several microphones, and the weights of beamformers
--- that keep one source and suppress the others. Channels count from 1.
+-- beamforming.lua - spectral densities between several microphones, and the weights of beamformers,
+-- which keep one source and suppress all others. Channels count from 1.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -12,7 +12,8 @@ local prefix <const> = "audio.functional."
 local take_psd = args.signature(prefix .. [[psd(specgram: tensor, mask: tensor?,
    normalize: boolean = true, eps: number = 1e-10)]])
 
---- Returns the cross-channel power spectral densities, weighted by a mask.
+--- Returns the cross-channel power spectral densities: for each frequency, a matrix of the products
+--- of the channels' spectra, summed over time with the weights of the mask.
 ---@param specgram Tensor  (..., channel, freq, time), complex
 ---@param mask? Tensor
 ---@param normalize? boolean  whether the mask is divided by its sum over time
@@ -64,8 +65,9 @@ local function check_pair(title, a)
    end
 end
 
--- Selects the reference channel in the last dimension of x: one channel, or the weighted sum of all
--- channels.
+-- Selects the reference channel in the last dimension of x. If `channel` is a tensor of weights,
+-- returns the weighted sum of all channels instead. `extra` is the number of dimensions that are
+-- inserted before the last dimension of the weights.
 local function choose(title, x, channel, extra)
    if math.type(channel) == "integer" then
       local n = x:size(-1)
@@ -137,7 +139,8 @@ end
 
 local take_evd = args.signature(prefix .. "rtf_evd(psd_s: tensor)")
 
---- Returns the relative transfer functions, which are the eigenvector for the largest eigenvalue.
+--- Returns the relative transfer functions, which are the eigenvectors of psd_s for the largest
+--- eigenvalue.
 ---@param psd_s Tensor
 ---@return Tensor  (..., freq, channel)
 function M.rtf_evd(...)

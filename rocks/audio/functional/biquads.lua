@@ -56,8 +56,8 @@ function M.biquad(...)
 end
 
 -- Defines a filter that has a frequency parameter. design(values) returns the coefficients b0, b1,
--- b2, a0, a1 and a2. values.w0 is the frequency in radians per sample, values.alpha is sin(w0) / 2
--- / Q, and the other fields are the function's arguments as scalars.
+-- b2, a0, a1 and a2. `values` has the function's arguments as tensors with one element, the
+-- frequency w0 in radians per sample, and alpha = sin(w0) / 2 / Q.
 local function define(name, parameters, frequency, design)
    local title = prefix .. name
    local take = args.signature(("%s(waveform: tensor, sample_rate: number, %s)"):format(title,
@@ -167,7 +167,8 @@ define("band_biquad", [[central_freq: number|tensor, Q: number|tensor = 0.707,
       return b0, 0.0, 0.0, 1.0, a1, a2
    end)
 
--- Returns the coefficients of a shelf filter. `sign` is 1 for bass and -1 for treble.
+-- Returns the coefficients of a shelf filter, which changes the gain on one side of a frequency.
+-- `sign` is 1 for bass and -1 for treble.
 local function shelf(v, sign)
    local A = (v.gain * (math.log(10) / 40)):exp()
    local slope = A:sqrt() * v.alpha * 2

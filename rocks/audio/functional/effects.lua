@@ -1,5 +1,6 @@
--- effects.lua - effects of SoX. In an effect with feedback, a sample depends on earlier output
--- samples. It is computed in blocks that are as long as the shortest delay.
+-- effects.lua - effects of SoX. In an effect with feedback, a sample of the output depends on
+-- earlier samples of the output. The output is then computed in blocks that are as long as the
+-- shortest delay, so that a block depends only on earlier blocks.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -58,9 +59,9 @@ local densities <const> = {TPDF = true, RPDF = true, GPDF = true}
 local take_dither = args.signature(prefix .. [[dither(waveform: tensor,
    density_function: string = 'TPDF', noise_shaping: boolean = false)]])
 
---- Adds dither and rounds samples to 16 bits. "TPDF" adds one triangle that spans the whole
---- waveform (as torchaudio does). The others add one number to all samples: "RPDF" a sample of the
---- waveform that is chosen at random, and "GPDF" the sum of seven such samples.
+--- Adds dither and rounds samples to 16 bits. "TPDF" adds a triangle that spans the whole waveform,
+--- as torchaudio does. "RPDF" and "GPDF" add the same number to all samples: "RPDF" a randomly
+--- chosen sample of the waveform, and "GPDF" the sum of seven randomly chosen samples.
 ---@param waveform Tensor
 ---@param density_function? string
 ---@param noise_shaping? boolean  whether a sample's rounding error is added to the next
@@ -115,7 +116,7 @@ function M.overdrive(...)
    local loud = x * math.exp(a.gain * math.log(10) / 20) + a.colour / 200
    local bent = torch.where(loud:lt(-1), -2 / 3, torch.where(loud:gt(1), 2 / 3,
       loud - loud:pow(3) / 3))
-   -- removes the mean: y[n] = bent[n] - bent[n - 1] + 0.995 y[n - 1]
+   -- This filter removes the mean: y[n] = bent[n] - bent[n - 1] + 0.995 y[n - 1].
    local n = x:size(-1)
    local steps = bent - F.pad(bent:narrow(-1, 1, n - 1), {1, 0})
    local y = recursion.run(steps:unsqueeze(2), checks.like(x, {{1.0, -0.995}})):squeeze(2)
@@ -126,7 +127,7 @@ end
 
 local TURN <const> = 2 * math.pi
 
--- Returns a list of n values, one period of a wave that oscillates between low and high.
+-- Returns one period of a wave that oscillates between `low` and `high`, as a list of n values.
 local function wave_of(is_sine, is_whole, n, low, high, phase)
    local offset = math.floor(phase / TURN * n + 0.5)
    local list = {}
@@ -184,8 +185,8 @@ function M.phaser(...)
    local n, rows = x:size(-1), x:size(1)
    local function delay_at(i) return 1 + (most - wave[i % period + 1]) % most end
    x = x * a.gain_in
-   -- `history` holds the last `most` outputs before sample i. The delayed values of the next block
-   -- are all in it.
+   -- `history` holds the last `most` outputs before sample i. A block ends before the first sample
+   -- whose delayed sample is not in `history`.
    local history, pieces, i = x:new_zeros(rows, most), {}, 0
    while i < n do
       local index, size = {}, 0
@@ -207,8 +208,8 @@ end
 local modulations <const> = {sinusoidal = true, triangular = true}
 local interpolations <const> = {linear = true, quadratic = true}
 
--- Interpolates in a history (rows, channels, length). Returns the values at the positions `at` -
--- `share`, which may lie between two samples.
+-- Interpolates in a history (rows, channels, length). Returns the values at the positions at -
+-- share, where 0 <= share < 1.
 local function between(history, at, share, is_linear)
    local x0, x1 = history:gather(3, at), history:gather(3, at - 1)
    if is_linear then return x0 + (x1 - x0) * share end
@@ -218,10 +219,10 @@ local function between(history, at, share, is_linear)
 end
 
 -- Returns the delayed signal, (rows, channels, n). delays[c][i] is the delay of channel c at sample
--- i, in samples; it is less than length - 1.
+-- i, in samples, and is less than length - 1.
 local function delayed_signal(x, delays, length, feedback, is_linear)
    local rows, channels, n = table.unpack(x.shape)
-   -- The history ends with sample i; samples before the first are zero.
+   -- The history ends with sample i, counted from 0. Samples before sample 0 are zero.
    local history = F.pad(x:narrow(3, 1, 1), {length, 0})
    local pieces, i = {}, 0
    while i < n do

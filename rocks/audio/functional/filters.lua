@@ -29,8 +29,8 @@ local function check_coefficients(title, a, b)
    end
 end
 
--- Returns the weighted sums of the current input and the K inputs before it. x is (batch, filters,
--- time), and b is (filters, K + 1).
+-- Returns the weighted sums of each input and the K inputs before it. x is (batch, filters, time),
+-- and the weights b are (filters, K + 1).
 local function feed_forward(x, b)
    local y = x * b:narrow(2, 1, 1)
    local length = x:size(-1)
@@ -46,7 +46,7 @@ local function filter(x, a, b)
    return recursion.run(feed_forward(x, b / first), a / first)
 end
 
--- Filters a waveform without a check of the arguments.
+-- Applies the filters a and b to a waveform. The caller has checked the coefficients.
 local function apply(title, waveform, a, b, clamp, batching)
    a, b = checks.like(waveform, a), checks.like(waveform, b)
    local x, filters = waveform, 1

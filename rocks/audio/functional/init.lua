@@ -1,6 +1,6 @@
 -- init.lua - torch.audio.functional: functions of waveforms and spectra with torchaudio's names.
 
-require "tlua" -- lets `require` find the core's modules
+require "tlua" -- after this, `require` finds the core's modules
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, lazy.modules("tlua.audio.functional", {

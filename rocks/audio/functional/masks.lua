@@ -8,8 +8,8 @@ local M = {}
 
 local prefix <const> = "audio.functional."
 
--- Checks the arguments. Returns the masked dimension, counted from 1, and the limit of the mask's
--- width.
+-- Checks the arguments of a mask. Returns the masked dimension, counted from 1, and the upper limit
+-- of the mask's width.
 local function check(title, a, dims)
    local x = a.specgrams or a.specgram
    checks.real(title, a.specgrams and "specgrams" or "specgram", x, dims, "(..., freq, time)")
@@ -24,8 +24,8 @@ local function check(title, a, dims)
    return axis, most
 end
 
--- Returns a copy of x in which the positions `first` to `stop` - 1 along `axis`, counted from 0,
--- are replaced by a value.
+-- Returns a copy of x with `value` at the positions `first` to `stop` - 1 along the dimension
+-- `axis`. Positions count from 0.
 local function fill(x, axis, first, stop, value)
    local positions = torch.arange(x:size(axis), {device = x.device})
    if axis == x:dim() - 1 then positions = positions:unsqueeze(2) end
@@ -37,7 +37,7 @@ end
 local take_same = args.signature(prefix .. [[mask_along_axis(specgram: tensor,
    mask_param: integer, mask_value: number, axis: integer, p: number = 1)]])
 
---- Masks one random band, which is the same in all examples.
+--- Masks one random band. All examples have the same band.
 ---@param specgram Tensor
 ---@param mask_param integer
 ---@param mask_value number
@@ -56,7 +56,7 @@ end
 local take_each = args.signature(prefix .. [[mask_along_axis_iid(specgrams: tensor,
    mask_param: integer, mask_value: number|tensor, axis: integer, p: number = 1)]])
 
---- Masks a random band in each example and channel, drawn independently.
+--- Masks a random band in each example and channel. The bands are drawn independently.
 ---@param specgrams Tensor  (..., freq, time), of at least 3 dimensions
 ---@param mask_param integer
 ---@param mask_value number|Tensor

@@ -1,12 +1,13 @@
 -- recursion.lua - computes y[n] = x[n] - a[1] y[n - 1] - ... - a[K] y[n - K] without a loop over
 -- samples.
 --
--- The samples are cut into blocks. The response of a block to its own inputs is the product with a
--- triangular matrix of the filter's impulse response. Earlier blocks contribute only through the
--- block's state, which is the last K outputs before the block. A K x K matrix maps the state of one
--- block to the state of the next. All states are found by doubling: a first step combines
--- neighbouring blocks, and the next steps combine blocks 2, 4, 8 ... apart. Everything is computed
--- in float64, because rounding errors grow if poles are near 1.
+-- The samples are cut into blocks. The response of a block to its own inputs is a product with a
+-- triangular matrix, which has the filter's impulse response in its columns. Earlier blocks
+-- contribute only through the state of the block, which is the last K outputs before the block. A K
+-- x K matrix maps the state of a block to the state of the next block. All states are found by
+-- doubling: the first step combines each block with the block before it, and the next steps combine
+-- blocks that are 2, 4, 8 ... blocks apart. Everything is computed in float64, because rounding
+-- errors grow if poles are near 1.
 
 local torch = require "tlua"
 
@@ -16,8 +17,8 @@ local M = {}
 
 local BLOCK <const> = 32
 
--- Returns n outputs of a filter. `before` lists the outputs before the first input, the latest
--- output first.
+-- Returns the first n outputs of a filter for the list `inputs`; missing inputs are 0. `before`
+-- lists the outputs before the first input, the latest output first.
 local function respond(a, n, inputs, before)
    local y = {}
    for i = 1, n do
@@ -33,7 +34,7 @@ local function respond(a, n, inputs, before)
 end
 
 -- Elements of matrices are limited to this magnitude, so that the powers of an unstable filter's
--- matrix stay finite.
+-- matrix do not become infinite.
 local LARGEST <const> = 1e300
 
 local function limit(value)
@@ -54,8 +55,9 @@ local function square(m)
    return result
 end
 
--- Returns three tables of a filter: the impulse response with a zero in front, the responses to
--- states (size, K), and the transposed matrices that step over 1, 2, 4 ... blocks.
+-- Returns three tables of a filter: the impulse response with a zero in front, the responses of a
+-- block to its state (size, K), and the transposed matrices that map the state of a block to the
+-- state 1, 2, 4 ... blocks later.
 local function tables_of(a, size, doublings)
    local order = #a
    local impulse = respond(a, size, {1}, {})
@@ -81,8 +83,8 @@ local function tables_of(a, size, doublings)
    return impulse, states, steps
 end
 
--- Returns, for each element of the transposed triangular matrix, the index of its value in an
--- impulse response that has a zero in front.
+-- Returns an index for each element of the transposed triangular matrix: the position of the
+-- element's value in an impulse response that has a zero in front.
 local function triangle(size, device)
    local i = torch.arange(size, {device = device})
    return (i:unsqueeze(1) - i:unsqueeze(2) + 1):clamp(0):view(-1) + 1
@@ -128,8 +130,8 @@ local function by_blocks(x, a)
    return y:narrow(3, 1, length):to(x.dtype)
 end
 
--- Recomputes the outputs of one channel from sample `first` on with a loop over samples. After a
--- NaN, all outputs are NaN.
+-- Recomputes the outputs of one channel, from sample `first` on, by a loop over samples. After a
+-- NaN, all outputs are NaN, so the loop ends there.
 local function loop_from(first, x, y, a)
    local inputs, outputs, order = x:double():tolist(), y:double():tolist(), #a - 1
    local new = {}
@@ -144,9 +146,8 @@ local function loop_from(first, x, y, a)
 end
 
 -- Computes the recursion of x (batch, filters, time) with coefficients a (filters, K + 1), where
--- a[f][1] is 1. A product with a triangular matrix would spread NaN and infinities to earlier
--- samples, because 0 * inf is NaN. So a loop over samples recomputes such a channel from its first
--- NaN or infinity on.
+-- a[f][1] is 1. In by_blocks, a NaN or an infinity would also change earlier samples, because 0 *
+-- inf is NaN. So a loop over samples recomputes a channel with such an input, from this input on.
 local function solve(x, a)
    if a:size(2) == 1 or x:numel() == 0 then return x:clone() end
    local finite = x:isfinite()

@@ -1,5 +1,6 @@
--- resampling.lua - changes the sample rate, the speed and the pitch of waveforms. Resampling uses
--- windowed sinc filters, one for each phase of the new samples.
+-- resampling.lua - changes the sample rate, the speed and the pitch of waveforms. Resampling
+-- applies windowed sinc filters. The new samples take turns with `new` filters, one for each
+-- position of a new sample between the old samples.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -29,9 +30,9 @@ local function check(title, a)
    end
 end
 
--- Returns the filters' taps in float64, (last - first + 1, 1, to - from + 1): one row for each of
--- the new samples `first` to `last`, with taps for the old samples `from` to `to`. Samples count
--- from 0.
+-- Returns filters in float64, (last - first + 1, 1, to - from + 1): a row for each of the new
+-- samples `first` to `last`, with a weight for each of the old samples `from` to `to`. Samples
+-- count from 0.
 local function filters_of(orig, new, a, first, last, from, to, device)
    local options = {dtype = "float64", device = device}
    local base, zeros = math.min(orig, new) * a.rolloff, a.lowpass_filter_width
@@ -49,7 +50,7 @@ local function filters_of(orig, new, a, first, last, from, to, device)
    return torch.where(t:eq(0), 1, t:sin() / t) * window * (base / orig)
 end
 
--- Returns how many old samples on each side a filter covers.
+-- Returns the number of old samples that a filter covers on each side of its center.
 local function width_of(orig, new, a)
    return math.ceil(a.lowpass_filter_width * orig / (math.min(orig, new) * a.rolloff))
 end
@@ -70,8 +71,9 @@ function M.kernel(title, orig, new, a, dtype)
       width
 end
 
--- If orig is large, most taps of a filter are zero. Samples are then computed in groups, so that
--- each group uses only its nonzero taps. This is the largest number of groups.
+-- If orig is large, most weights of a filter are zero. The new samples are then computed in groups
+-- of neighbours, and each group uses only the old samples with nonzero weights. This is the largest
+-- number of groups.
 local MOST_GROUPS <const> = 128
 
 local function groups_of(orig, new, width)
@@ -79,7 +81,7 @@ local function groups_of(orig, new, width)
 end
 
 --- Resamples x with filters. slice(first, last, from, to) returns the filters of the new samples
---- `first` to `last`, with taps for the old samples `from` to `to`. Samples count from 0.
+--- `first` to `last`, with weights for the old samples `from` to `to`. Samples count from 0.
 ---@param x Tensor  (..., time)
 ---@param orig integer
 ---@param new integer
@@ -136,8 +138,8 @@ function M.resample(...)
    end)
 end
 
---- Returns the source and target rates of a change of speed, divided by their greatest common
---- divisor.
+--- Returns the sample rates from which and to which a waveform is resampled to change its speed by
+--- a factor. The rates are divided by their greatest common divisor.
 ---@param title string
 ---@param orig_freq integer
 ---@param factor number
@@ -190,7 +192,7 @@ function M.stretch(title, x, a)
    local spectrum = spectra.spectrogram(x, 0, window, a.n_fft, hop, size)
    local advance = torch.linspace(0, math.pi * hop, spectrum:size(-2),
       {device = x.device, dtype = x.dtype}):unsqueeze(2)
-   -- Rounds a half to the even neighbour, as Python's `round` does.
+   -- A half is rounded to the nearest even number, as by Python's `round`.
    local length = n / rate
    local whole = math.floor(length + 0.5)
    if length % 1 == 0.5 and whole % 2 == 1 then whole = whole - 1 end
@@ -198,7 +200,7 @@ function M.stretch(title, x, a)
       {hop_length = hop, win_length = size, window = window, length = whole})
 end
 
---- Cuts a waveform to n samples, or pads it with zeros to n samples.
+--- Returns a waveform with n samples: cuts it off after n samples, or appends zeros.
 function M.fit(x, n)
    local have = x:size(-1)
    if have > n then return x:narrow(-1, 1, n) end

@@ -10,8 +10,8 @@ local M = {}
 
 local prefix <const> = "audio.functional."
 
--- Returns two booleans: whether stft normalises by the frame length, and whether the spectrum is
--- divided by the window's norm.
+-- Returns two booleans for the option `normalized`: whether stft divides by the square root of the
+-- frame length, and whether the spectrum is divided by the window's norm.
 local function norms_of(title, normalized)
    if normalized == true or normalized == "window" then return false, true end
    if normalized == false then return false, false end
@@ -84,7 +84,7 @@ function M.spectrogram(...)
    local spectrum = stft(title, x, a, frame_norm)
    if window_norm then spectrum = spectrum / window_norm_of(a.window) end
    if a.power == 2 then
-      -- the square of the magnitude, computed without a square root
+      -- The square of the magnitude is computed without a square root.
       local parts = spectrum:view_as_real()
       return restore(parts:square():sum(-1))
    end
@@ -214,7 +214,7 @@ end
 local take_from_db = args.signature(prefix .. [[DB_to_amplitude(x: tensor, ref: number,
    power: number)]])
 
---- Converts dB to powers or magnitudes.
+--- Converts dB to powers or magnitudes, and multiplies them by `ref`.
 ---@param x Tensor  in dB
 ---@param ref number  the factor by which the result is multiplied
 ---@param power number  1 for powers, 0.5 for magnitudes
@@ -227,7 +227,7 @@ end
 local take_vocoder = args.signature(prefix .. [[phase_vocoder(complex_specgrams: tensor,
    rate: number, phase_advance: tensor)]])
 
---- Speeds up complex spectrograms without changing their pitch.
+--- Changes the speed of complex spectrograms without changing their pitch.
 ---@param complex_specgrams Tensor
 ---@param rate number  the speed; 2 halves the number of frames
 ---@param phase_advance Tensor
@@ -257,7 +257,8 @@ local take_centroid = args.signature(prefix .. [[spectral_centroid(waveform: ten
    sample_rate: integer, pad: integer, window: tensor, n_fft: integer, hop_length: integer,
    win_length: integer)]])
 
---- Returns the mean frequency of each frame in Hz, weighted by the magnitudes of frequencies.
+--- Returns the spectral centroid of each frame in Hz: the mean of the frequencies, weighted by
+--- their magnitudes.
 ---@param waveform Tensor
 ---@param sample_rate integer
 ---@param pad integer
@@ -280,7 +281,7 @@ end
 -- Pitch -------------------------------------------------------------------------------------------
 
 -- Returns the normalised correlation of each frame with the frame that begins `lag` samples later,
--- for each lag: (N, frames, lags).
+-- for lags from 1 to `lags`, as a tensor (N, frames, lags).
 local function correlations(x, frame, lags)
    local n = x:size(-1)
    local frames = math.ceil(n / frame)
@@ -300,8 +301,8 @@ local take_pitch = args.signature(prefix .. [[detect_pitch_frequency(waveform: t
    sample_rate: integer, frame_time: number = 0.01, win_length: integer = 30,
    freq_low: integer = 85, freq_high: integer = 3400)]])
 
---- Returns the pitch of each frame in Hz, which is found by correlation and then smoothed by a
---- median over frames.
+--- Returns the pitch of each frame in Hz. The pitch is found by correlation, and a median over
+--- several frames smooths it.
 ---@param waveform Tensor
 ---@param sample_rate integer
 ---@param frame_time? number  the length of a frame in seconds, 0.01 by default
@@ -326,8 +327,8 @@ function M.detect_pitch_frequency(...)
    local nccf = correlations(x, math.ceil(a.sample_rate * a.frame_time), lags)
    local best, where = nccf:narrow(-1, least + 1, lags - least):max(-1)
    local half, there = nccf:narrow(-1, least + 1, lags // 2 - least):max(-1)
-   -- Indices count from 1 here, so they need no correction; torchaudio adds 1 to indices that count
-   -- from 0.
+   -- torchaudio adds 1 to these indices, because they count from 0 in Python. Here they count from
+   -- 1 already.
    local lag = torch.where(half:gt(best * 0.99), there, where) + least
    local side = (a.win_length - 1) // 2
    if lag:size(-1) < a.win_length - side then

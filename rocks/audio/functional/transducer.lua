@@ -1,6 +1,6 @@
 -- transducer.lua - the loss of a recurrent transducer (Graves, 2012). alpha[t, u] is the
--- log-probability that u tokens were emitted before step t. All alphas with the same t + u (a
--- diagonal) are computed in one step.
+-- log-probability that u tokens were emitted before step t. All alphas on a diagonal, where t + u
+-- is constant, are computed at once.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -10,7 +10,8 @@ local M = {}
 
 local prefix <const> = "audio.functional."
 
--- Stands for log(0). A true -inf would give NaN when two of them are subtracted.
+-- The value that stands for log(0). With minus infinity, a difference of two such values would be
+-- NaN.
 local NEVER <const> = -1e30
 
 local Clamp = torch.class("audio.ClampGradient", torch.autograd.Function)
@@ -22,8 +23,8 @@ end
 
 function Clamp.backward(ctx, grad) return grad:clamp(-ctx.limit, ctx.limit) end
 
--- Moves the element x[b, d - u, u] of x (batch, steps, states) to (b, d, u), so that each diagonal
--- becomes a row. Elements of the result that have no source in x get the value of the constant
+-- Returns a tensor (batch, diagonals, states) whose element (b, d, u) is x[b, d - u, u], so that
+-- each diagonal of x (batch, steps, states) becomes a row. Elements for which x has no element are
 -- NEVER.
 local function skew(x, diagonals)
    local batch, steps, states = table.unpack(x.shape)
@@ -63,8 +64,8 @@ local function check(title, a)
    return blank
 end
 
--- Returns the log-probabilities of the blank, (batch, time, length + 1), and of the targets,
--- (batch, time, length).
+-- Returns two tensors of log-probabilities: those of the blank, (batch, time, length + 1), and
+-- those of the targets, (batch, time, length).
 local function scores_of(title, a, blank)
    local x = a.logits
    if a.clamp > 0 then x = Clamp:apply(x, a.clamp) end

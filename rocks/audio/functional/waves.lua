@@ -1,4 +1,5 @@
--- waves.lua - functions of waveforms: convolution, added noise, loudness and mu-law coding.
+-- waves.lua - functions of waveforms: convolution, added noise, loudness and mu-law coding. It also
+-- has the Fréchet distance.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -32,7 +33,7 @@ local function check_pair(title, a)
    end
 end
 
--- Returns the part of a full convolution that `mode` selects.
+-- Returns the part of a full convolution of n and m samples that `mode` selects.
 local function part(full, n, m, mode)
    if mode == "full" then return full end
    local size = mode == "same" and n or math.max(n, m) - math.min(n, m) + 1
@@ -41,7 +42,8 @@ end
 
 local function by_fft(x, y)
    local n = x:size(-1) + y:size(-1) - 1
-   -- a length with small prime factors, for a fast Fourier transform
+   -- The size is a power of two, or three quarters of one, since Fourier transforms of such sizes
+   -- are fast.
    local size = 1
    while size < n do size = size * 2 end
    if size // 4 * 3 >= n then size = size // 4 * 3 end
@@ -66,7 +68,8 @@ end
 local take_convolve = args.signature(prefix
    .. "convolve(x: tensor, y: tensor, mode: string = 'full')")
 
--- For filters longer than this, Fourier transforms are faster than direct convolution.
+-- Filters with at most this many samples are applied by direct convolution, and longer ones by
+-- Fourier transforms, which are then faster.
 local DIRECT <const> = 128
 
 --- Returns the convolution of two waveforms.
@@ -136,7 +139,7 @@ end
 
 local take_loudness = args.signature(prefix .. "loudness(waveform: tensor, sample_rate: integer)")
 
---- Returns the loudness in LKFS, by ITU-R BS.1770-4.
+--- Returns the loudness in LKFS, as ITU-R BS.1770-4 defines it.
 ---@param waveform Tensor  (..., channels, time), at most 5 channels
 ---@param sample_rate integer
 ---@return Tensor  (...)
@@ -169,7 +172,7 @@ end
 local take_encode = args.signature(prefix .. [[mu_law_encoding(x: tensor,
    quantization_channels: integer)]])
 
---- Encodes samples by mu-law as levels from 0 to quantization_channels - 1.
+--- Encodes samples by the mu-law as integers from 0 to quantization_channels - 1.
 ---@param x Tensor  from -1 to 1
 ---@param quantization_channels integer
 ---@return Tensor  int64
@@ -186,7 +189,7 @@ end
 local take_decode = args.signature(prefix .. [[mu_law_decoding(x_mu: tensor,
    quantization_channels: integer)]])
 
---- Decodes mu-law levels to samples.
+--- Converts integers that mu_law_encoding has returned to samples.
 ---@param x_mu Tensor  levels, from 0 to quantization_channels - 1
 ---@param quantization_channels integer
 ---@return Tensor  from -1 to 1

@@ -1,5 +1,6 @@
--- conformer.lua - Conformer (Gulati et al., 2020): each layer applies half of a feed-forward step,
--- attention, a convolution, and the second half of a feed-forward step.
+-- conformer.lua - Conformer (Gulati et al., 2020). Each layer applies a feed-forward network,
+-- attention, a convolution, and a second feed-forward network. The outputs of the two networks are
+-- halved before they are added.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -19,7 +20,7 @@ function Convolution:__init(a)
       nn.Conv1d(dim, dim, 1), nn.Dropout(a.dropout))
 end
 
--- x is (time, batch, features).
+-- The shape of x is (time, batch, features).
 function Convolution:forward(x)
    return self.sequential(self.layer_norm(x):permute {2, 3, 1}):permute {3, 1, 2}
 end

@@ -1,5 +1,6 @@
--- conv_tasnet.lua - Conv-TasNet (Luo and Mesgarani, 2019): separates voices. Dilated convolutions
--- compute a mask for each voice, which is multiplied with learnt features of the sound.
+-- conv_tasnet.lua - Conv-TasNet (Luo and Mesgarani, 2019), which separates voices. Dilated
+-- convolutions compute a mask for each voice. The learnt features of the sound are multiplied by
+-- each mask.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -1,7 +1,7 @@
 -- emformer.lua - Emformer (Shi et al., 2021): a transformer for streams of sound. A segment of
--- frames attends to itself, to some frames before it (the left context), to some after it (the
--- right context), and to means of earlier segments (the memory). Inside this file, tensors are
--- (time, batch, features), and keys are in this order: memory, right contexts, left context,
+-- frames attends to itself, to some frames before it (the left context), to some frames after it
+-- (the right context), and to the means of earlier segments (the memory). Tensors inside this file
+-- are (time, batch, features). Keys come in this order: memory, right contexts, left context,
 -- frames.
 
 local torch = require "tlua"
@@ -14,7 +14,7 @@ local nn, F = torch.nn, torch.nn.functional
 local prefix <const> = "audio.models.Emformer"
 local activations <const> = {relu = nn.ReLU, gelu = nn.GELU, silu = nn.SiLU}
 
--- Concatenates tensors along time and leaves nil arguments out.
+-- Concatenates tensors along time; arguments that are nil are left out.
 local function join(...)
    local list = {}
    for i = 1, select("#", ...) do list[#list + 1] = (select(i, ...)) end
@@ -53,8 +53,8 @@ local function split(x, heads)
    return x:view(x:size(1), x:size(2), heads, -1):permute(2, 3, 1, 4)
 end
 
--- Returns a mask (batch, keys) that is true for the keys of padding, which come last. `keys` and
--- `frames` are the numbers of keys and of the longest utterance's frames. Returns nil for one
+-- Returns a mask (batch, keys) that is true for the keys of padding, which come last. `keys` is the
+-- number of keys, the last `frames` of which belong to the frames. Returns nil for a batch of one
 -- utterance, which has no padding.
 local function padding_of(lengths, keys, frames)
    if lengths:size(1) == 1 then return nil end
@@ -63,10 +63,10 @@ local function padding_of(lengths, keys, frames)
    return torch.arange(keys, {device = lengths.device}):ge((lengths + past + longest):unsqueeze(2))
 end
 
--- Attends to one or all segments. `parts` has the tensors utterance, right_context, summary and
--- mems, and optionally left_key and left_value; all but the first may be nil. The mask `hidden`
--- (queries, keys) is true for keys that a query must not see. Returns the frames (right contexts
--- first), the new memory, the keys and the values.
+-- Computes the attention for one segment or for all segments. `parts` has the tensor `utterance`,
+-- and optionally right_context, summary, mems, left_key and left_value. The mask `hidden` (queries,
+-- keys) is true for keys that a query must not see. Returns the results for the right contexts and
+-- the frames, the new memory, the keys and the values.
 function Attention:forward(parts, lengths, hidden)
    local frames, right, mems = parts.utterance, parts.right_context, parts.mems
    local query = self.emb_to_query(join(right, frames, parts.summary))
@@ -112,7 +112,8 @@ function Layer:__init(a, gain)
       a.max_memory_size
 end
 
--- Applies the feed-forward network after attention, and returns the frames and the right context.
+-- Applies the feed-forward network to the output of attention. Returns the frames and the right
+-- context.
 local function finished(self, out, frames, right)
    out = self.dropout(out) + join(right, frames)
    out = self.layer_norm_output(self.pos_ff(out) + out)
@@ -141,15 +142,15 @@ local function kept(x, y, n)
    return all:narrow(1, math.max(1, all:size(1) - n + 1), math.min(n, all:size(1)))
 end
 
---- Computes one segment. `state` has the memory, keys and values of the past; each of them may be
---- nil.
+--- Computes one segment of a stream. `state` has the memory, keys and values of earlier segments,
+--- each of which may be nil. `mems` is the memory that is added for this segment.
 function Layer:infer(frames, lengths, right, state, mems)
    local x, context = normed(self, frames, right)
    local parts = {utterance = x, right_context = context, mems = state.memory,
       left_key = state.key, left_value = state.value}
    if self.memory > 0 then parts.summary = first(means(x, self.segment), 1) end
    local hidden
-   if parts.summary and state.memory then -- the summary must not attend to the memory
+   if parts.summary and state.memory then -- the query of the summary must not see the memory
       local keys = count_of(state.memory) + count_of(state.key) + count_of(right) + frames:size(1)
       local queries = count_of(right) + frames:size(1) + 1
       hidden = torch.zeros(queries, keys, {dtype = "bool", device = x.device})
@@ -223,8 +224,9 @@ local function right_contexts(self, x, frames)
    return torch.cat(list, 1)
 end
 
--- Returns a mask (queries, keys) that is true where a query must not see a key. The queries are
--- right contexts, frames and summaries; the keys are memory, right contexts and frames.
+-- Returns a mask (queries, keys) that is true where a query must not see a key. The queries belong
+-- to the right contexts, the frames and the summaries, in this order. The keys belong to the
+-- memory, the right contexts and the frames.
 local function hidden_keys(self, frames, device)
    local size, count = self.segment, (frames + self.segment - 1) // self.segment
    local at = {dtype = "int64", device = device}

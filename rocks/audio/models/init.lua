@@ -2,7 +2,7 @@
 -- downloaded. model:load_state_dict(torch.load "file", {names = "pytorch"}) loads a state dict that
 -- torchaudio has saved.
 
-require "tlua" -- lets `require` find the core's modules
+require "tlua" -- after this, `require` finds the core's modules
 local lazy = require "tlua.lazy"
 
 local modules = lazy.modules("tlua.audio.models", {

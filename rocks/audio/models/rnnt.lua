@@ -32,7 +32,8 @@ function Encoder:__init(a)
    self.layer_norm = nn.LayerNorm(a.encoding_dim)
 end
 
--- Concatenates the features of each `stride` consecutive frames into one frame.
+-- Concatenates the features of each `stride` consecutive frames to one frame, after a linear layer.
+-- Returns the frames and their numbers for each example.
 local function reduced(self, input, lengths)
    local title <const> = "audio.models.RNNT"
    local width = self.input_linear.in_features
@@ -141,8 +142,8 @@ end
 --- A recurrent transducer; emformer_rnnt_model creates one. A call takes sources (batch, time +
 --- right context, features), their lengths (batch) without the right context, targets (batch,
 --- length), which are tokens from 1, the lengths of the targets, and optionally the predictor's
---- states. It returns the scores (batch, time, length, tokens), both lengths and the predictor's
---- new states.
+--- states. It returns the scores (batch, time, length, tokens), the lengths of encoded sources and
+--- targets, and the predictor's new states.
 ---
 ---     local models = torch.audio.models
 ---     local model = models.emformer_rnnt_model {input_dim = 4,
@@ -261,7 +262,8 @@ end
 
 local take_base = args.signature "audio.models.emformer_rnnt_base(num_symbols: count)"
 
---- Returns torchaudio's basic recurrent transducer with an Emformer, for 80 features a frame.
+--- Returns torchaudio's base model: a recurrent transducer with an Emformer, for frames of 80
+--- features.
 ---@param num_symbols integer  the number of tokens, the blank one included
 ---@return audio.models.RNNT
 function M.emformer_rnnt_base(...)

@@ -1,5 +1,5 @@
--- rnnt_search.lua - beam search for recurrent transducers (Graves, 2012). In each time step a
--- hypothesis may emit several tokens. A blank then moves it to the next time step.
+-- rnnt_search.lua - beam search for recurrent transducers (Graves, 2012). In each time step, a
+-- hypothesis may emit several tokens. A blank then ends the time step for this hypothesis.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -36,7 +36,7 @@ local Search = class.class("audio.models.RNNTBeamSearch", torch.nn.Module)
 local take = args.signature [[audio.models.RNNTBeamSearch(model: object, blank: count,
    temperature: number = 1, hypo_sort_key: callable?, step_max_tokens: count = 100)]]
 
--- Returns a hypothesis's score divided by its number of tokens.
+-- Returns a hypothesis's score divided by its number of tokens plus 1.
 local function mean_score(hypothesis) return hypothesis.score / (#hypothesis.tokens + 1) end
 
 function Search:__init(...)
@@ -60,7 +60,7 @@ local function log_add(a, b)
    return high + math.log(1 + math.exp(low - high))
 end
 
--- Sorts a list by the values of `key`, in a stable order.
+-- Sorts a list by key(item). Items with equal keys keep their order.
 local function sorted(list, key, is_descending)
    local rows = {}
    for i, item in ipairs(list) do rows[i] = {item, key(item), i} end
@@ -72,8 +72,8 @@ local function sorted(list, key, is_descending)
    return rows
 end
 
--- Returns new hypotheses. Each consists of a hypothesis of `bases` and one further token of
--- `tokens`.
+-- Returns a new hypothesis for each n: hypothesis n of `bases` followed by token n of `tokens`,
+-- with the score scores[n].
 local function extended(self, bases, tokens, scores, device)
    local states
    if bases[1] then
@@ -101,7 +101,8 @@ local function extended(self, bases, tokens, scores, device)
    return list
 end
 
--- Returns the log-probabilities (hypotheses, tokens) of the next token, on the CPU.
+-- Returns the log-probabilities of the next token after each hypothesis, (hypotheses, tokens), on
+-- the CPU.
 local function next_scores(self, encoding, hypotheses)
    local rows = {}
    for i, item in ipairs(hypotheses) do rows[i] = item.predictor_out end
@@ -110,8 +111,9 @@ local function next_scores(self, encoding, hypotheses)
    return (joined:select(3, 1):select(2, 1) / self.temperature):log_softmax(-1):cpu()
 end
 
--- Ends the time step of all hypotheses in `open` with a blank, and adds them to `closed`, where
--- equal hypotheses are merged. Returns `closed` with the worst hypothesis first.
+-- Appends a blank to all hypotheses in `open`, which ends their time step, and adds them to
+-- `closed`. Hypotheses with the same tokens are merged. Returns `closed` with the worst hypothesis
+-- first.
 local function close(open, closed, scores, known)
    local blanks = scores:select(2, -1):tolist()
    for i, item in ipairs(open) do
@@ -133,7 +135,8 @@ local function close(open, closed, scores, known)
    return sorted(closed, function(item) return item.score end, false)
 end
 
--- Returns the best extensions of hypotheses by a token other than blank.
+-- Extends the hypotheses in `open` by a token other than blank. Returns at most `width` extensions,
+-- the best ones, without those that are worse than `width` hypotheses in `closed`.
 local function continued(self, open, closed, scores, width, device)
    local own = {}
    for i, item in ipairs(open) do own[i] = item.score end
@@ -172,7 +175,8 @@ local function search(self, encodings, hypotheses, width)
    return best
 end
 
--- Returns input as (1, time, features) and length as (1).
+-- Checks the input and the length of a search. Returns the input as (1, time, features) and the
+-- length as (1).
 local function checked(title, input, length, width)
    if not torch.is_tensor(input) or not (input:dim() == 2 or input:dim() == 3
          and input:size(1) == 1) then
@@ -202,7 +206,7 @@ function Search:forward(input, length, beam_width)
    return search(self, (self.model:transcribe(input, length)), nil, beam_width)
 end
 
---- Finds the best hypotheses of a stream, from its beginning to the end of the next segment.
+--- Finds the best hypotheses for a stream up to the end of its next segment.
 ---@param input Tensor  (segment_length + right_context_length, features)
 ---@param length Tensor|integer  the number of frames, right context included
 ---@param beam_width integer

@@ -13,7 +13,7 @@ local M = {}
 
 -- Features ----------------------------------------------------------------------------------------
 
--- Normalises channels, (batch, channel, time).
+-- Normalises the channels at each time of a tensor (batch, channel, time).
 local ChannelNorm = class.class("audio.models.ChannelNorm", nn.LayerNorm)
 
 function ChannelNorm:forward(x)
@@ -153,12 +153,12 @@ function Transformer:__init(a)
    self.layers = nn.ModuleList(list)
 end
 
--- Returns the result and a list of the outputs of the first `most` layers, or of all layers if it
--- is nil.
+-- Returns the result, and a list of the outputs of the first `most` layers. If `most` is nil, all
+-- layers are computed.
 function Transformer:forward(x, mask, most)
    x = x + self.pos_conv_embed(x)
    -- If each layer normalises its own inputs (layer_norm_first), this norm comes after the last
-   -- layer; otherwise it comes before the first layer.
+   -- layer; otherwise this norm comes before the first layer.
    if not self.layer_norm_first then x = self.layer_norm(x) end
    x = self.dropout(x)
    local outputs = {}
@@ -287,7 +287,8 @@ function M.wav2vec2_model(...)
       a.aux_num_out and nn.Linear(a.encoder_embed_dim, a.aux_num_out) or nil)
 end
 
--- Defines a model by its differences from wav2vec2_base.
+-- Defines a function M[name] that creates a model. `defaults` has the options in which the model
+-- differs from wav2vec2_base.
 local function define(name, defaults)
    M[name] = function(options)
       args.check_options("audio.models." .. name, options, "encoder_projection_dropout",
@@ -309,7 +310,8 @@ local function large(dim, layers, heads, hidden, dropout, more)
    return t
 end
 
---- Returns a model of wav2vec 2.0 or HuBERT, with the sizes of torchaudio's function of this name.
+--- Returns a model of wav2vec 2.0 or HuBERT, with the sizes of the torchaudio function of the same
+--- name.
 ---@names audio.models.wav2vec2_base audio.models.wav2vec2_large audio.models.wav2vec2_large_lv60k
 ---@names audio.models.wav2vec2_xlsr_300m audio.models.wav2vec2_xlsr_1b
 ---@names audio.models.wav2vec2_xlsr_2b

@@ -48,7 +48,7 @@ function Layer:__init(dim, heads, hidden, is_decoder)
    self.final_layer_norm = nn.LayerNorm(dim)
 end
 
--- `cache` keeps the keys and values of earlier tokens and of the encoder's states.
+-- `cache` keeps the keys and values of earlier tokens, and those of the encoder's states.
 function Layer:forward(x, states, cache)
    local y = self.self_attn_layer_norm(x)
    local keys, values = self.self_attn:remember(y)

@@ -3,7 +3,8 @@
 --    build/tlua rocks/audio/spec/bench.lua > ours; python rocks/audio/spec/bench.py > theirs
 --    paste ours theirs | awk '{print $1, $2, $4, $4 / $2}'
 --
--- Prints the best milliseconds of several calls, on one thread, for 4 seconds of sound at 16 kHz in a batch of 4.
+-- The program prints the smallest number of milliseconds of several calls, on one thread, for 4 seconds of sound at 16
+-- kHz in a batch of 4.
 
 local torch = require "tlua"
 

@@ -1,6 +1,6 @@
--- compare.lua - compares functions and transforms with torchaudio's results, which fixtures/functional.py has recorded.
--- Run as a program, this file prints a table of the largest differences of results in float64 and float32, and of
--- gradients, relative to the largest value:
+-- compare.lua - compares the functions and transforms of torch.audio with torchaudio's results, which
+-- fixtures/functional.py has recorded. Run as a program, this file prints a table of the largest differences of results
+-- in float64 and float32, and of gradients, relative to the largest value:
 --
 --    build/tlua rocks/audio/spec/compare.lua [FILE]
 
@@ -10,7 +10,8 @@ local f, T = torch.audio.functional, torch.audio.transforms
 
 local M = {}
 
---- Returns the calls: functions of the inputs, by the names of functional.py.
+--- Returns a table of functions without arguments, with the names of functional.py. Each calls a function or a
+--- transform of torch.audio with the inputs.
 ---@param i table<string, Tensor>  the inputs
 ---@return table<string, function>
 function M.calls(i)
@@ -25,7 +26,7 @@ function M.calls(i)
       return module:to(x.device)(...)
    end
    local loud = torch.cat({x, x, x, x, x, x, x, x, x}, 2)
-   -- torchaudio's tokens count from 0
+   -- torchaudio's tokens count from 0, so 1 is added
    local targets, chain = i.targets + 1, torch.tensor({{2, 3, 3, 5}}, {device = x.device})
    local function masks() return torch.stack {i.mask, i.mask * 0.5, 1 - i.mask} end
    return {
@@ -118,7 +119,7 @@ function M.calls(i)
       mvdr_weights_souden_soft = function() return f.mvdr_weights_souden(i.psd_s, i.psd_n, i.weights) end,
       mvdr_weights_rtf = function() return f.mvdr_weights_rtf(f.rtf_power(i.psd_s, i.psd_n, 1), i.psd_n, 3) end,
       rtf_evd = function()
-         local rtf = f.rtf_evd(i.psd_s) -- the result is unique only up to a phase
+         local rtf = f.rtf_evd(i.psd_s) -- an eigenvector is unique only up to a phase, which this product removes
          return rtf:unsqueeze(-1) * rtf:conj():unsqueeze(-2)
       end,
       rtf_power = function() return f.rtf_power(i.psd_s, i.psd_n, 2, 4) end,
@@ -178,7 +179,8 @@ end
 
 local narrow <const> = {float64 = "float32", complex128 = "complex64"}
 
---- Returns the inputs on a device, in float32 or float64; in float64 they require gradients.
+--- Returns copies of the recorded inputs on a device, in double precision, or in single precision if dtype is
+--- "float32".
 ---@param saved table
 ---@param dtype string
 ---@param device? string
@@ -193,7 +195,7 @@ function M.inputs(saved, dtype, device)
    return list
 end
 
---- Returns the largest difference of two tensors, relative to the largest value.
+--- Returns the largest difference of two tensors, relative to the largest absolute value of the expected tensor.
 ---@return number
 function M.difference(expected, actual)
    local shapes = {table.concat(expected.shape, ","), table.concat(actual.shape, ",")}
@@ -204,7 +206,8 @@ function M.difference(expected, actual)
    return (expected - actual):abs():max():item() / math.max(expected:abs():max():item(), 1e-12)
 end
 
---- Returns the largest difference between a call's gradients, or nil if it has no gradients.
+--- Returns the largest difference between the gradients of the call with the given name and the recorded gradients.
+--- Returns nil if no gradients were recorded.
 ---@return number?
 function M.gradients(saved, name, device)
    if not saved.gradients[name] then return nil end

@@ -1,5 +1,5 @@
--- Tests torch.audio.models.decoder. The expected hypotheses are those of flashlight's decoders, which
--- fixtures/decoder/hypotheses.py has recorded, and those found by enumerating all alignments.
+-- Tests torch.audio.models.decoder. Some expected hypotheses are those of flashlight's decoders, which
+-- fixtures/decoder/hypotheses.py has recorded. Others are found by enumerating all alignments.
 
 local torch = require "tlua"
 local json = require "tlua.utils.json"
@@ -93,13 +93,14 @@ describe("audio.models.decoder", function()
          local x = (torch.randn(steps, 4) * 2):log_softmax(2)
          local rows, scores = x:double():tolist(), {}
          for code = 0, (1 << 2 * steps) - 1 do
-            -- each path begins with silence before the first step and ends with silence after the last step
+            -- Each path begins with silence (token 2) before the first step, and ends with silence after the last step.
             local path, score = {2}, 0
             for t = 1, steps do
                path[t + 1] = (code >> 2 * (t - 1) & 3) + 1
                score = score + rows[t][path[t + 1]]
             end
-            -- the silence at the end is appended to each sequence; it does not merge sequences
+            -- The silence at the end is appended to each sequence of tokens, so it does not make different sequences
+            -- equal.
             local kept = {}
             for t = 1, steps + 1 do
                if path[t] ~= 1 and path[t] ~= path[t - 1] then kept[#kept + 1] = path[t] end

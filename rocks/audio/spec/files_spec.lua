@@ -30,7 +30,7 @@ describe("audio.load", function()
             local waveform, rate = audio.load(path)
             assert.equal(16000, rate)
             assert.equal("float32", waveform.dtype)
-            -- versions of the libraries may decode Ogg and MP3 differently
+            -- Ogg and MP3 are decoded by other libraries, whose versions may give slightly different samples.
             local most = (name == "ogg" or name == "mp3") and 1e-4 or 0
             local expected = case.samples:t()
             assert.same({table.unpack(expected.shape)}, {table.unpack(waveform.shape)})
@@ -81,7 +81,7 @@ describe("audio.load", function()
          assert.same({2, 0}, {table.unpack(audio.load(path).shape)})
          assert.equal(0, audio.info(path).num_frames)
       end)
-      -- The program that wrote this file did not know its size.
+      -- A file size of 0 in the header means that the program that wrote the file did not know its size.
       with_file("x.wav", "RIFF\0\0\0\0" .. chunks, function(path)
          assert.same({2, 3}, {table.unpack(audio.load(path).shape)})
       end)

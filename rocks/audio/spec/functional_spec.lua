@@ -1,5 +1,5 @@
--- Tests torch.audio.functional and transforms. Results and gradients must equal torchaudio's in float64, which
--- fixtures/functional.py has recorded.
+-- Tests torch.audio.functional and torch.audio.transforms. Results and gradients in float64 must equal those of
+-- torchaudio, which fixtures/functional.py has recorded.
 
 package.path = "./?.lua;" .. package.path
 local torch = require "tlua"
@@ -69,7 +69,7 @@ describe("derivatives", function()
 end)
 
 describe("audio.functional.lfilter", function()
-   -- Filters with a simple loop over samples, to check the other implementation.
+   -- Filters with a simple loop over samples, whose results the implementation in blocks must equal.
    local function loop(x, a, b)
       local y = {}
       for n = 1, #x do
@@ -273,7 +273,8 @@ describe("torch.audio.compliance.kaldi", function()
    local t = torch.arange(900, {dtype = "float64"})
    local x = torch.stack {torch.zeros_like(t), (t * 0.1):sin() * 1000 + (t * t * 0.0007):cos() * 300}
 
-   -- shapes, and the first, second and last number of the last frame, from torchaudio.compliance.kaldi 2.11
+   -- The arguments are the expected shape, and the first, second and last number of the last frame, from
+   -- torchaudio.compliance.kaldi 2.11.
    it("has torchaudio's numbers", function()
       local function check(shape, numbers, name, options)
          options.channel = 2

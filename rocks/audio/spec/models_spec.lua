@@ -40,7 +40,8 @@ describe("audio.models", function()
    for name, make in pairs(makers) do
       it("has torchaudio's numbers: " .. name, function()
          local case, model = saved[name], make()
-         -- the state was saved after a step in training mode, so it has the updated statistics of batch norm
+         -- The state was saved after a step in training mode, so that its statistics of batch norm are not the initial
+         -- ones.
          model:load_state_dict(case.state, {names = "pytorch"})
          model:to(device.name or "cpu")
          local inputs = {}
@@ -59,7 +60,7 @@ describe("audio.models", function()
          (y * weight):sum():backward()
          local seen = 0
          for key, parameter in model:named_parameters() do
-            -- PyTorch numbers layers from 0
+            -- PyTorch counts layers from 0.
             local theirs = key:gsub("%.(%d+)%f[.]", function(n) return "." .. math.tointeger(n) - 1 end)
             if case.grads[theirs] then
                seen = seen + 1

@@ -24,7 +24,7 @@ local function check_gradients(model, y, expected)
    (y * weight):sum():backward()
    local seen, wanted = 0, 0
    for key, parameter in model:named_parameters() do
-      -- PyTorch numbers layers from 0
+      -- PyTorch counts layers from 0.
       local theirs = key:gsub("%.(%d+)%f[.]", function(n) return "." .. math.tointeger(n) - 1 end)
       if expected[theirs] then
          seen = seen + 1

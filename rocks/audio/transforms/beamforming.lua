@@ -10,7 +10,7 @@ local functional = torch.audio.functional
 local M = {}
 
 --- Computes cross-channel power spectral densities, as functional.psd does. With `multi_mask`, a
---- call takes one mask for each channel and uses their mean.
+--- call takes a mask for each channel, and uses the mean of these masks.
 ---
 ---     local psd = torch.audio.transforms.PSD()
 ---     print(psd(torch.randn(2, 5, 7, {dtype = "complex64"})).shape)
@@ -66,7 +66,8 @@ local function weights_of(self, psd_s, psd_n, reference)
    return functional.mvdr_weights_rtf(rtf, psd_n, reference, self.diag_loading, self.diag_eps)
 end
 
--- Returns the mean of the densities of all calls so far, weighted by the sums of their masks.
+-- Returns the mean of the spectral densities of all calls so far. The weight of a call is the sum
+-- of its mask.
 local function updated(self, name, psd, mask)
    if self.multi_mask then mask = mask:mean(-3) end
    local sum, state = mask:sum(-1), self.seen[name]
@@ -82,8 +83,8 @@ end
 
 --- A beamformer for masks of speech and noise. A call takes spectra (..., channel, freq, time), the
 --- mask of speech and the mask of noise, which by default is 1 minus the mask of speech. `solution`
---- is "ref_channel" (the default), "stv_evd" or "stv_power"; with `online`, densities are averaged
---- over all calls.
+--- is "ref_channel" (the default), "stv_evd" or "stv_power"; with `online`, the spectral densities
+--- of all calls so far are averaged.
 ---
 ---     local mvdr = torch.audio.transforms.MVDR {ref_channel = 2}
 ---     local x = torch.randn(3, 5, 7, {dtype = "complex64"})

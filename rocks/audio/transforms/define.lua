@@ -1,4 +1,4 @@
--- define.lua - defines a transform: its arguments become fields of the module.
+-- define.lua - defines the class of a transform, whose arguments become fields of the module.
 
 local torch = require "tlua"
 local args = require "tlua.args"

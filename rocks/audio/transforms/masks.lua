@@ -9,8 +9,8 @@ local functional = torch.audio.functional
 
 local M = {}
 
--- Masks a random band along a dimension; `back` is the dimension's position from the end (1 is the
--- last). With iid_masks, each example and channel has its own band.
+-- Masks a random band along a dimension. `back` is the position of this dimension from the end,
+-- where 1 is the last dimension. With iid_masks, each example and channel has its own band.
 local function mask(self, specgram, param, back, value)
    value = value or 0
    if self.iid_masks then
@@ -40,8 +40,8 @@ M.FrequencyMasking = define("FrequencyMasking", [[freq_mask_param: integer,
       checks.at_least(title, "freq_mask_param", a.freq_mask_param, 0)
    end)
 
---- Masks a random span of time, which has fewer than time_mask_param frames and at most the share p
---- of all frames.
+--- Masks a random span of time, which has fewer than time_mask_param frames and at most the
+--- fraction p of all frames.
 ---
 ---     local mask = torch.audio.transforms.TimeMasking(10)
 ---     print(mask(torch.rand(2, 80, 50)).shape)

@@ -9,7 +9,8 @@ local functional = torch.audio.functional
 
 local M = {}
 
--- Sets the default sizes of frames, and registers the window as a buffer.
+-- Sets win_length and hop_length to their defaults if they are nil, and registers the window as a
+-- buffer.
 local function prepare_window(self, a, title)
    checks.at_least(title, "n_fft", a.n_fft, 1)
    self.win_length = a.win_length or a.n_fft
@@ -106,7 +107,7 @@ M.AmplitudeToDB = define("AmplitudeToDB", "stype: string = 'power', top_db: numb
 local bands <const> = [[n_mels: integer = 128, sample_rate: integer = 16000, f_min: number = 0,
    f_max: number?, ]]
 
--- Registers the weights of mel bands as a buffer.
+-- Registers the weights of the mel bands as the buffer `fb`.
 local function prepare_bands(self, a, title)
    checks.positive(title, "sample_rate", a.sample_rate)
    checks.at_least(title, "n_mels", a.n_mels, 1)
@@ -189,7 +190,7 @@ M.MelSpectrogram = define("MelSpectrogram", mel_frames,
          mel_scale = a.mel_scale}
    end)
 
--- Returns the cepstral coefficients of band powers x (..., band, time).
+-- Returns the cepstral coefficients of the powers of bands, x (..., band, time).
 local function cepstrum(self, x, is_log)
    x = is_log and torch.log(x + 1e-6) or self.amplitude_to_DB(x)
    return self.dct_mat:t():matmul(x)

@@ -111,7 +111,8 @@ M.SpeedPerturbation = define("SpeedPerturbation", "orig_freq: integer, factors: 
       self.speeders = nn.ModuleList(list)
    end)
 
--- Maps each shape to a function of time t from 0 to 1, which returns the gain of a rising fade.
+-- For each shape of a fade, a function that returns the gain of a rising fade at the times t, which
+-- go from 0 to 1.
 local shapes <const> = {
    linear = function(t) return t end,
    exponential = function(t) return torch.pow(2.0, t - 1) * t end,
@@ -221,7 +222,8 @@ M.MuLawEncoding = define("MuLawEncoding", "quantization_channels: integer = 256"
 M.MuLawDecoding = define("MuLawDecoding", "quantization_channels: integer = 256",
    function(self, x_mu) return functional.mu_law_decoding(x_mu, self.quantization_channels) end)
 
---- Subtracts a share of the previous sample from each sample, as functional.preemphasis does.
+--- Subtracts the previous sample, multiplied by `coeff`, from each sample, as
+--- functional.preemphasis does.
 ---
 ---     print(torch.audio.transforms.Preemphasis(0.5)(torch.tensor {1.0, 1, 1}))
 ---     --> tensor([1.0000, 0.5000, 0.5000])
@@ -273,7 +275,7 @@ M.AddNoise = define("AddNoise", "", function(_, waveform, noise, snr, lengths)
    return functional.add_noise(waveform, noise, snr, lengths)
 end)
 
---- The loss of a recurrent transducer, functional.rnnt_loss.
+--- Computes the loss of a recurrent transducer, as functional.rnnt_loss does.
 ---
 ---     local loss = torch.audio.transforms.RNNTLoss {reduction = "sum"}
 ---     local cost = loss(torch.zeros(1, 2, 2, 3), torch.tensor {{1}},

@@ -2,10 +2,10 @@
 -- decoders, which torchaudio uses.
 --
 -- A hypothesis is a table {score, token, word, is_blank, prefix, node, parent}. `token` is the
--- token of the last step, `word` is the word that ended there, and `parent` is the hypothesis one
--- step before. `prefix` is a state of the language model; each sequence of tokens (or of words,
--- with a lexicon) has one state. `node` is a position in the lexicon. Hypotheses are merged if they
--- have equal prefix, node, token and is_blank.
+-- token of the last step, `word` is the word that ended with this step, and `parent` is the
+-- hypothesis one step before. `prefix` is a state of the language model. Each sequence of tokens,
+-- or with a lexicon of words, has one state. `node` is a position in the lexicon. Hypotheses are
+-- merged if they have the same prefix, node, token and is_blank.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -38,8 +38,8 @@ local CTCDecoder = class.class "audio.models.decoder.CTCDecoder"
 
 -- The beam ----------------------------------------------------------------------------------------
 
--- Returns the language model's state after it has read `word` in `state`, and its score of the
--- word.
+-- Returns the language model's state after it has read `word` in `state`, and the score that it
+-- gives to the word.
 local function advance(self, state, word)
    local next_state = state.next[word]
    if not next_state then
@@ -54,7 +54,8 @@ local function advance(self, state, word)
    return next_state, next_state.score
 end
 
--- Adds a candidate for the next beam if its score is close enough to the best score.
+-- Adds a candidate for the next beam to the list `pool` if its score is at most the threshold below
+-- the best score so far.
 local function add(pool, parent, score, token, state, node, is_blank, word)
    if score > pool.best then pool.best = score end
    if score >= pool.best - pool.threshold then
@@ -74,7 +75,7 @@ local function log_add(a, b)
    return high + math.log(1 + math.exp(low - high))
 end
 
--- Merges equal candidates and returns the best ones, in order.
+-- Merges equal candidates of `pool`, and returns at most beam_size of them, the best first.
 local function select_best(self, pool)
    local kept, index, o = {}, {}, self.options
    local nodes = self.root and #self.nodes + 1 or 1
@@ -94,7 +95,7 @@ local function select_best(self, pool)
    return table.move(kept, 1, math.min(#kept, o.beam_size), 1, {})
 end
 
--- Extends a hypothesis by each token that a step considers. This is the search without a lexicon.
+-- Extends a hypothesis by each token of the list `order`, in a search without a lexicon.
 local function extend_free(self, pool, one, row, order)
    local o, blank, sil = self.options, self.blank, self.sil
    for _, token in ipairs(order) do
@@ -110,7 +111,8 @@ local function extend_free(self, pool, one, row, order)
    end
 end
 
--- Extends a hypothesis by a token that leads to a node of the lexicon.
+-- Extends a hypothesis by a token that leads to `node` of the lexicon. If a word ends there, the
+-- next hypothesis is at the root again.
 local function enter(self, pool, one, score, token, node)
    local o, root = self.options, self.root
    local most = one.node.most
@@ -122,7 +124,7 @@ local function enter(self, pool, one, score, token, node)
       add(pool, one, score + o.lm_weight * (lm_score - most) + extra, token, state, root, false,
          word)
    end
-   -- a repeated token cannot begin a word, since CTC needs a blank between two equal tokens
+   -- A repeated token cannot begin a word, since CTC needs a blank between two equal tokens.
    if one.node ~= root or token ~= one.token then
       for _, word in ipairs(node.words) do finish(word, o.word_score) end
    end
@@ -147,7 +149,8 @@ local function extend_by_lexicon(self, pool, one, row, order)
    add(pool, one, one.score + row[blank], blank, one.prefix, node, true)
 end
 
--- Returns the positions of the tokens that a step considers.
+-- Returns the positions of the tokens that a step considers: all tokens, or the beam_size_token
+-- tokens with the highest scores.
 local function order_of(self, row)
    local order, most = {}, self.options.beam_size_token
    for i = 1, #row do order[i] = i end
@@ -174,7 +177,8 @@ local function step(self, rows)
    for _, row in ipairs(rows) do
       local pool, order = new_pool(self), order_of(self, row)
       for _, one in ipairs(self.beam) do extend(self, pool, one, row, order) end
-      -- drops states that no hypothesis in the beam uses, so that they can be collected
+      -- The old hypotheses are kept as parents of the new ones. Without these fields, states that
+      -- the new beam does not use can be collected.
       for _, one in ipairs(self.beam) do one.prefix, one.node = nil, nil end
       self.beam = select_best(self, pool)
       self.steps = self.steps + 1
@@ -196,7 +200,7 @@ local function finish(self)
    self.beam, self.is_ended = select_best(self, pool), true
 end
 
--- Returns the result for a final hypothesis.
+-- Returns the result for a final hypothesis, whose steps are found through its parents.
 local function result_of(self, last)
    local path, words, count = {}, {}, self.steps + 1
    local one = last
@@ -224,7 +228,7 @@ local function results_of(self)
    return results
 end
 
--- Returns the scores of emissions as lists, in float64.
+-- Checks emissions, and returns their scores as lists of numbers.
 local function rows_of(self, title, emissions, dims)
    local count = #self.names
    local shape = ("(%stime, %d), one score for each token"):format(dims == 3 and "batch, " or "",
@@ -306,8 +310,7 @@ function CTCDecoder:decode_end()
    finish(self)
 end
 
---- Returns the best hypotheses after `decode_end`, in the form in which a call returns those of one
---- example.
+--- Returns the best hypotheses after `decode_end`, as a call of the decoder does for one example.
 ---@return table[] hypotheses
 function CTCDecoder:get_final_hypothesis()
    if not self.beam or not self.is_ended then

@@ -1,9 +1,10 @@
 -- arpa.lua - n-gram language models in the ARPA text format.
 --
--- A model is a table {order, probs, backoffs}. The keys of `probs` and `backoffs` are words joined
--- by spaces. `probs` has the base-10 logarithm of the probability of the last word after the
--- others. `backoffs` has the base-10 logarithm of the weight that is added when a shorter context
--- is used.
+-- A model is a table {order, probs, backoffs}. The keys of `probs` and `backoffs` are n-grams:
+-- words joined by spaces. `probs` has the base-10 logarithm of the probability of an n-gram's last
+-- word after its other words. `backoffs` has the base-10 logarithm of the weight of an n-gram as a
+-- context. This weight is added if the model does not know the n-gram followed by the next word, so
+-- that a shorter context is used.
 
 local torch = require "tlua"
 
@@ -14,7 +15,7 @@ local unknown <const> = -100.0
 
 local function to_number(text) return text:find "^[%d.eE+-]+$" and tonumber(text) end
 
--- Reads "ngram <order>=<count>" into the list of counts.
+-- Reads a line "ngram <order>=<count>", and appends the count to a list.
 local function read_count(counts, line, fail)
    local order, count = line:match "^ngram%s+(%d+)%s*=%s*(%d+)$"
    if not order or tonumber(order) ~= #counts + 1 then
@@ -104,8 +105,8 @@ function M.read(title, path)
    return model
 end
 
---- Returns the base-10 logarithm of a word's probability after a context, and the context of the
---- next word.
+--- Returns the base-10 logarithm of a word's probability after a context. Also returns the context
+--- of the next word.
 ---@param model table
 ---@param context string[]  at most order - 1 words
 ---@param word string

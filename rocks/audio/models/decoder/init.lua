@@ -1,6 +1,7 @@
--- init.lua - torch.audio.models.decoder: finds words from the scores of tokens.
+-- init.lua - torch.audio.models.decoder: a search that finds the most probable words for the scores
+-- of tokens.
 
-require "tlua" -- lets `require` find the core's modules
+require "tlua" -- after this, `require` finds the core's modules
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, lazy.modules("tlua.audio.models.decoder", {

@@ -65,8 +65,9 @@ local function insert(nodes, spelling, word)
    node.words[#node.words + 1] = word
 end
 
---- Returns a list of nodes, one for each prefix of a spelling, the root (the empty prefix) first. A
---- node has its position `id`, its `children` by token, and the `words` whose spelling ends there.
+--- Reads a lexicon into a list of nodes, which form a tree. Each prefix of a spelling has one node.
+--- The first node is the root, for the empty prefix. A node has its position `id` in the list, its
+--- `children` by token, and the `words` whose spelling ends there.
 ---@param title string  the function's name, for error messages
 ---@param value string|string[]  a file or a list of lines, each a word and its spelling
 ---@param positions table<string, integer>  positions of tokens
