@@ -13,7 +13,8 @@ local named <const> = {
    pink = 0xffc0cb, brown = 0xa52a2a, gray = 0x808080, grey = 0x808080, lime = 0x00ff00,
 }
 
--- Converts a colour to {red, green, blue} from 0 to 255.
+-- Converts a colour, which is a name, a string "#rrggbb" or a list, to {red, green, blue} with
+-- numbers from 0 to 255.
 local function colour_of(title, value)
    if type(value) == "string" then
       local hex = value:match "^#(%x%x%x%x%x%x)$"
@@ -29,8 +30,8 @@ local function colour_of(title, value)
    args.refuse(title, "colors", 'colours such as "red", "#ff0000" or {255, 0, 0}', value)
 end
 
--- Returns the colours of `count` objects: the given ones, one colour for all, or torchvision's
--- palette.
+-- Returns the colours of `count` objects. `value` is a list of colours, one colour for all objects,
+-- or nil for the colours of torchvision's palette.
 local function colours_of(title, value, count)
    local list = {}
    local is_list = type(value) == "table" and type(value[1]) ~= "number"
@@ -76,8 +77,8 @@ local function like_original(result, image)
    return image.dtype == "uint8" and result or result:to(image.dtype) / 255
 end
 
--- Fills the pixels from (x1, y1) to (x2, y2), which count from 0, as far as they are inside the
--- image. `cover`, from 0 to 255, is the opacity of the colour.
+-- Fills the pixels from (x1, y1) to (x2, y2), counted from 0. Pixels outside the image are ignored.
+-- `cover`, from 0 to 255, is the opacity of the colour.
 local function fill(image, x1, y1, x2, y2, colour, cover)
    x1, y1 = math.max(x1, 0), math.max(y1, 0)
    x2, y2 = math.min(x2, image:size(3) - 1), math.min(y2, image:size(2) - 1)
@@ -180,7 +181,7 @@ end
 
 -- Keypoints ---------------------------------------------------------------------------------------
 
--- Fills the pixels whose distance from the segment between two points is at most `reach`.
+-- Fills the pixels within the distance `reach` of the line segment between two points.
 local function fill_segment(image, from, to, reach, colour)
    local height, width = image:size(2), image:size(3)
    local x1, y1 = math.min(from[1], to[1]) - reach, math.min(from[2], to[2]) - reach

@@ -1,6 +1,7 @@
 -- gif.lua - decodes GIF files (GIF89a specification, CompuServe 1990). Frames are combined as in
--- torchvision, which takes the disposal method of an image for what comes before it, and treats
--- "previous" as "none".
+-- torchvision: the disposal method of an image decides whether the frame before it is kept, and
+-- "previous" has the same effect as "none". The specification says instead that the disposal method
+-- decides what happens after the image.
 
 local torch = require "tlua"
 
@@ -8,17 +9,18 @@ local M = {}
 
 local most_pixels <const> = 1 << 28 -- the largest number of pixels of all frames
 
--- Raises a message, which M.decode returns.
+-- Raises an error with a message, which M.decode returns.
 local function fail(message, ...) error({message = message:format(...)}, 0) end
 
--- Returns the bytes from position `at` on in the given format of string.unpack, and the next
--- position.
+-- Reads values at position `at` in the given format of string.unpack. Returns the values, and the
+-- position after them.
 local function read(format, text, at)
    if at + string.packsize(format) - 1 > #text then fail "the file ends too early" end
    return string.unpack(format, text, at)
 end
 
--- Returns the content of the sub-blocks from position `at` on, and the position after them.
+-- Returns the joined content of the sub-blocks from position `at` on, and the position after the
+-- sub-blocks.
 local function blocks(text, at)
    local parts = {}
    while true do
@@ -31,8 +33,8 @@ local function blocks(text, at)
    end
 end
 
--- Returns a palette as a tensor (n, 3) if the packed field says that there is one, and the position
--- after it.
+-- Reads a palette if the `packed` field says that there is one. Returns the palette as a tensor (n,
+-- 3), or nil, and the position after it.
 local function palette(text, at, packed)
    if packed & 0x80 == 0 then return nil, at end
    local bytes = 3 << (packed & 7) + 1
@@ -40,10 +42,10 @@ local function palette(text, at, packed)
    return torch.io.bytes(text:sub(at, at + bytes - 1)):view(-1, 3), at + bytes
 end
 
-local longest <const> = 4096 -- the largest number of codes
+local longest <const> = 4096 -- the largest number of LZW codes
 
--- Decompresses LZW codes of at first `size` + 1 bits to `count` numbers of pixels, which it returns
--- as a string.
+-- Decompresses LZW codes, which have `size` + 1 bits at first. Returns a string of `count` bytes,
+-- which are the colour numbers of the pixels.
 local function decompress(data, size, count)
    if size < 1 or size > 11 then fail("the smallest code has %d bits", size) end
    local clear = 1 << size
@@ -89,9 +91,9 @@ local function deinterlaced(image)
    return image:index_select(1, torch.tensor(order):argsort())
 end
 
--- Decodes the image that begins at byte `at` of the file's text, draws it into a frame (3, H, W),
--- and returns the position of the byte after the image. `control` has the packed field and the
--- number of the transparent colour from the last graphic control extension.
+-- Decodes the image that begins at byte `at` of the file's text, and draws it into a frame (3, H,
+-- W). Returns the position after the image. `control` has two values of the last graphic control
+-- extension: its packed field and the number of the transparent colour.
 local function draw(text, at, frame, colours, control)
    local left, top, width, height, packed, own
    left, top, width, height, packed, at = read("<I2I2I2I2B", text, at)
@@ -120,7 +122,9 @@ local function draw(text, at, frame, colours, control)
    return at
 end
 
-local erase <const> = 2 -- the disposal method that draws an image over the background
+-- after this disposal method, the next image is drawn over the background instead of the frame
+-- before it
+local erase <const> = 2
 
 local function frames_of(text)
    local width, height, packed, background, at, colours

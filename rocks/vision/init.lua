@@ -1,6 +1,6 @@
 -- init.lua - torch.vision: models, operators, transforms and pictures, with torchvision's names.
 
-require "tlua" -- loads the core, so that `require` finds its modules
+require "tlua" -- after this, `require` finds the core's modules
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, {

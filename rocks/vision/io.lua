@@ -21,12 +21,12 @@ M.ImageReadMode = {
    RGB_ALPHA = "RGB_ALPHA", RGBA = "RGB_ALPHA",
 }
 
--- libpng's weights of red, green and blue in units of 1 / 32768, for the numbers that torchvision
--- passes to it
+-- The weights of red, green and blue in units of 1 / 32768 that libpng computes from the numbers
+-- that torchvision passes to it.
 local png_weights <const> = {9794, 19234, 3740}
 
--- Returns the grey values (..., 1, H, W) of images (..., 3, H, W). Those of PNG files are computed
--- in libpng's integers, which it rounds down for bytes.
+-- Returns the grey values (..., 1, H, W) of images (..., 3, H, W). The grey values of PNG files are
+-- computed in integers, as by libpng, which rounds them down for uint8.
 local function grey(image, is_png)
    if not is_png then
       local weights = torch.tensor({0.299, 0.587, 0.114}):view(3, 1, 1)
@@ -66,8 +66,8 @@ local function decoded(title, input)
    return image or torch.raise(("%s: %s"):format(title, message))
 end
 
--- Decodes the bytes of a picture. `begin` is a pattern of the first bytes of the only format that
--- is accepted, which is called `format`.
+-- Decodes the bytes of a picture. If only one format is accepted, `begin` is a pattern of the first
+-- bytes of its files, and `format` is the name of the format.
 local function decode(title, a, begin, format)
    local input = a.input
    if input.dtype ~= "uint8" or input:dim() ~= 1 or input.device.type ~= "cpu" then
@@ -94,9 +94,9 @@ local take_jpeg = args.signature("vision.io.decode_jpeg" .. parameters)
 local take_png = args.signature("vision.io.decode_png" .. parameters)
 
 --- Decodes the bytes of a PNG, JPEG, WebP or GIF file, or the file at a path. WebP files need
---- libwebp, and cannot be animations. Several frames of a GIF become a batch (n, channels, height,
---- width). PNG files of 16 bits per channel become uint16. Grey values that are computed from the
---- colours of JPEG files may differ by 1 from torchvision's.
+--- libwebp, and cannot be animations. A GIF with several frames becomes a batch (n, channels,
+--- height, width). PNG files of 16 bits per channel become uint16. Grey values that are computed
+--- from the colours of JPEG files may differ by 1 from torchvision's.
 ---
 ---     local image = torch.zeros(1, 8, 9, {dtype = "uint8"})
 ---     local bytes = torch.vision.io.encode_png(image)
@@ -247,8 +247,8 @@ end
 ---@return Tensor  (n) uint8
 function M.encode_jpeg(...) return jpeg("vision.io.encode_jpeg", take_encode_jpeg(...)) end
 
---- Encodes an image as PNG and returns the file's bytes. They are not compressed, whatever the
---- level.
+--- Encodes an image as PNG and returns the file's bytes. The file is not compressed, whatever
+--- compression_level is.
 ---
 ---     local image = torch.zeros(3, 8, 8, {dtype = "uint8"})
 ---     print(torch.vision.io.encode_png(image).dtype)

@@ -17,7 +17,8 @@ local Dataset <const> = torch.data.Dataset
 
 local pixels <const> = 3 * 32 * 32
 
--- Reads a pickle whose fields must have the given types.
+-- Reads a file that Python's pickle has written. It must contain a dictionary whose fields have the
+-- given names and types.
 local function read_pickle(title, path, ...)
    local content, message = pickles.read(files.read(title, path))
    if type(content) ~= "table" then
@@ -29,8 +30,8 @@ local function read_pickle(title, path, ...)
    return content
 end
 
--- Reads a file of the version for Python. Returns the images and the labels, a list of integers
--- from 0.
+-- Reads a file of CIFAR's version for Python. Returns the images and the list of labels, which are
+-- integers from 0.
 local function from_pickle(title, path, key)
    local content = read_pickle(title, path, "data", key)
    local data, labels = content.data, content[key]
@@ -45,8 +46,9 @@ local function from_pickle(title, path, key)
    return files.tensor(title, path, data.bytes, #labels, 3, 32, 32), labels
 end
 
--- Reads a file of the binary version. Returns the images and the labels. Each row begins with
--- `extra` labels, of which only the last one is used.
+-- Reads a file of CIFAR's binary version. Returns the images and the list of labels, which are
+-- integers from 0. Each row has `extra` labels, of which only the last is used, and then the
+-- pixels.
 local function from_binary(title, path, extra)
    local bytes = files.read(title, path)
    local row = extra + pixels
@@ -58,7 +60,8 @@ local function from_binary(title, path, extra)
       rows:select(2, extra):tolist()
 end
 
--- Reads a dataset of the CIFAR family. `own` has the names of its files.
+-- Reads a dataset of the CIFAR family into the fields of `self`. `own` has the names of the
+-- dataset's folder and files.
 local function read_cifar(self, title, own, root, is_train)
    local list, labels, images = is_train and own.train or own.test, {}, {}
    local folder = ("%s/%s"):format(root, own.folder)

@@ -1,5 +1,5 @@
--- files.lua - helpers for datasets: functions that read files and lists in text files, and errors
--- that name the file.
+-- files.lua - helpers for datasets: functions that read files and lists of names, and that raise
+-- errors whose message names the file.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -109,7 +109,7 @@ function M.transformed(self, image, target)
    return image, target
 end
 
---- Returns the targets of item i that a dataset's `target_type` names.
+--- Returns the targets of item i for a list of types, such as a dataset's `target_type`.
 ---@param of table<string, function>  maps the name of a type to a function that returns the target
 --- of item i
 ---@param types string[]

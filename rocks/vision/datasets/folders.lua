@@ -14,7 +14,7 @@ local Dataset <const> = torch.data.Dataset
 
 local function as_list(value) return type(value) == "string" and {value} or value end
 
--- Checks that the types of targets are among `names`, and returns them as a list.
+-- Raises an error if a type of target is not among `names`. Returns the types as a list.
 local function types_of(title, value, names)
    local list = as_list(value)
    for _, name in ipairs(list) do files.choose(title, "target_type", name, names) end
@@ -25,7 +25,7 @@ local function keep(self, a)
    self.root, self.transform, self.target_transform = a.root, a.transform, a.target_transform
 end
 
--- Reads one array of a MATLAB file.
+-- Returns the array `name` of a MATLAB file.
 local function array_of(title, path, name)
    local arrays, message = mat.read(files.read(title, path))
    if not arrays then files.fail(title, path, "%s", message) end
@@ -90,8 +90,8 @@ end
 local take_celeba = args.signature [[vision.datasets.CelebA(root: string, split: string = 'train',
    target_type: string|names = 'attr', transform: callable?, target_transform: callable?)]]
 
--- Reads a list of CelebA. Returns a table that maps names of files to rows of numbers, and the
--- names of the columns if the list has them.
+-- Reads one of CelebA's lists. Returns a table that maps the name of an image file to its row of
+-- integers, and the names of the columns if the list has a header.
 local function celeba_list(title, path, columns, has_header)
    local lines, rows, names = files.lines(title, path), {}, nil
    local first = 1

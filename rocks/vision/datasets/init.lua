@@ -54,7 +54,7 @@ local function read_idx(self, title, prefix)
    end
 end
 
--- Defines a dataset of IDX files.
+-- Defines the methods of a dataset class whose images and labels are in IDX files.
 local function define_idx(Class, name, classes)
    local title = "vision.datasets." .. name
    local take = args.signature(title .. [[(root: string, train: boolean = true,

@@ -4,7 +4,8 @@ local torch = require "tlua"
 
 local M = {}
 
--- Maps the number of a type to its format for string.unpack, its size and its dtype.
+-- Maps the number of an element type to the type's format for string.unpack, its size in bytes and
+-- its dtype.
 local types <const> = {
    [1] = {"<i1", 1, "int8"}, [2] = {"<I1", 1, "uint8"}, [3] = {"<i2", 2, "int16"},
    [4] = {"<I2", 2, "uint16"}, [5] = {"<i4", 4, "int32"}, [6] = {"<I4", 4, "uint32"},
@@ -14,8 +15,8 @@ local matrix <const>, compressed <const> = 14, 15
 
 local function fail(format, ...) error(format:format(...), 0) end
 
--- Reads the tag of an element. Returns the element's type, its number of bytes, the position of
--- these bytes, and the position of the next element.
+-- Reads the tag that precedes an element of the file. Returns the element's type, its number of
+-- bytes, the position of these bytes, and the position of the next element.
 local function tag(text, at)
    if at + 7 > #text then fail "it ends too early" end
    local kind, n = string.unpack("<I4I4", text, at)
@@ -25,7 +26,8 @@ local function tag(text, at)
    return kind, n, at + 8, next_at
 end
 
--- Returns the integers in a small element as a list.
+-- Returns the integers in an element as a list. It is meant for short elements, such as the sizes
+-- of an array.
 local function integers(text, kind, n, from)
    local of = types[kind]
    if not of or from + n - 1 > #text then fail "it ends too early" end
@@ -34,7 +36,7 @@ local function integers(text, kind, n, from)
    return list
 end
 
--- Reads an array. Returns its name and, if it contains numbers, its tensor.
+-- Reads an array. Returns its name, and its tensor if the array contains numbers.
 local function read_matrix(text, at)
    local kind, n, from, next_at = tag(text, at)
    local flags = integers(text, kind, n, from)[1] or fail "it has no flags"
@@ -75,8 +77,8 @@ local function adler32(bytes)
    return b << 16 | a
 end
 
--- Decompresses an element. It has zlib's format, which has two bytes before the data and a checksum
--- after them.
+-- Decompresses an element, which is compressed in zlib's format: two bytes, then the data, and then
+-- a checksum.
 local function unpack(text, from, n)
    if n < 7 or from + n - 1 > #text then fail "it ends too early" end
    local packed = torch.frombuffer(text:sub(from + 2, from + n - 5), {dtype = "uint8"})

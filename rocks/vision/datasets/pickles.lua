@@ -1,17 +1,20 @@
 -- pickles.lua - reads CIFAR's pickles: dictionaries of lists, numbers, strings and arrays of bytes
--- that NumPy has written. No code from a file is executed. Classes other than these raise an error.
+-- that NumPy has written. No code from a file is executed: a file that names other classes or
+-- functions raises an error.
 
 local M = {}
 
 local mark <const> = {}
 
--- Maps the names of the supported functions and classes to the names used here.
+-- Maps the names of the supported functions and classes of Python to the names that this file uses
+-- for them.
 local known <const> = {["numpy.core.multiarray _reconstruct"] = "array",
    ["numpy._core.multiarray _reconstruct"] = "array", ["numpy ndarray"] = "class",
    ["numpy dtype"] = "dtype", ["_codecs encode"] = "encode", ["__builtin__ bytes"] = "bytes",
    ["builtins bytes"] = "bytes"}
 
--- Decodes UTF-8 to Latin-1: returns one byte for each character from 0 to 255.
+-- Decodes UTF-8, and encodes the characters as Latin-1, which has one byte for each character from
+-- 0 to 255.
 local function latin1(text)
    local ok, result = pcall(function()
       local list = {}
@@ -25,7 +28,7 @@ local function latin1(text)
    return result
 end
 
--- Calls one of the supported functions.
+-- Returns the result of one of the supported functions and classes for the arguments in `list`.
 local function call(fn, list)
    if type(fn) ~= "table" or not fn.known or type(list) ~= "table" then
       error("a call of a value that is no class", 0)
@@ -37,7 +40,8 @@ local function call(fn, list)
    error("a call of " .. fn.known, 0)
 end
 
--- Restores a pickled array from its state: version, shape, dtype, order of the columns and bytes.
+-- Sets the shape and the bytes of an array from its pickled state, which is the list {version,
+-- shape, dtype, whether the order is by columns, bytes}.
 local function build(object, state)
    if type(object) ~= "table" then error("a state without an object", 0) end
    if not object.array then return end

@@ -18,7 +18,8 @@ local function text_of(text)
    return (text:match "^%s*(.-)%s*$":gsub("&(%a+);", entities))
 end
 
--- Adds a child's value to its parent's table. Several children with the same name become a list.
+-- Stores the value of a child element in its parent's table. Several children with the same name
+-- become a list.
 local function add(node, name, value)
    node.counts[name] = (node.counts[name] or 0) + 1
    local n = node.counts[name]
@@ -29,7 +30,7 @@ end
 local function new_node(name) return {name = name, children = {}, counts = {}, text = ""} end
 
 -- Parses XML elements without attributes into nested tables. Returns nil and a message if the text
--- has other XML.
+-- contains anything else.
 local function parse(source)
    local stack = {new_node()}
    source = source:gsub("<%?.-%?>", ""):gsub("<!%-%-.-%-%->", "")
@@ -62,7 +63,7 @@ end
 
 -- Datasets ----------------------------------------------------------------------------------------
 
--- Opens a dataset: sets the field `root`, and the fields `images` and `targets`, which are lists of
+-- Sets the field `root` of a dataset, and the fields `images` and `targets`, which are lists of
 -- paths.
 local function open(self, title, a, sets, folder, ending)
    Dataset.__init(self)
@@ -92,11 +93,12 @@ local parameters <const> = [[(root: string, year: string = '2012', image_set: st
 local take_detection = args.signature("vision.datasets.VOCDetection" .. parameters)
 local take_segmentation = args.signature("vision.datasets.VOCSegmentation" .. parameters)
 
---- Images with boxes from Pascal VOC. They are in the folder VOCdevkit/VOC2012 of `root`, or in
---- that of another `year` from "2007" on. `image_set` is "train", "trainval", "val" or, for 2007,
---- "test". An item is an image (3, H, W) uint8 and the annotation's XML as nested tables of
---- strings: `target.annotation.object` is the list of objects. `transforms` is called with both
---- values of an item, `transform` with the image, `target_transform` with the target.
+--- Images with boxes from Pascal VOC. They are in the folder VOCdevkit/VOC2012 of `root`, or in the
+--- corresponding folder if the option `year` names another year, from "2007" to "2012". `image_set`
+--- is "train", "trainval", "val" or, for 2007, "test". An item is an image (3, H, W) uint8 and the
+--- annotation's XML as nested tables of strings: `target.annotation.object` is the list of objects.
+--- `transforms` is called with both values of an item, `transform` with the image,
+--- `target_transform` with the target.
 ---
 ---     local VOC = torch.vision.datasets.VOCDetection
 ---     local message = select(2, pcall(VOC, "nowhere"))
@@ -155,7 +157,8 @@ end
 function VOCSegmentation:__len() return #self.images end
 
 -- Converts colours (3, H, W) to their numbers in VOC's palette. Bits 0, 1 and 2 of a number are the
--- highest bits of red, green and blue; the next three bits are the second-highest bits, and so on.
+-- highest bits of red, green and blue. Bits 3, 4 and 5 are the second-highest bits, and bits 6 and
+-- 7 are the third-highest bits of red and green.
 local function numbers_of(title, path, colours)
    local image = colours:int()
    local number = torch.zeros(image:size(2), image:size(3), {dtype = "int32"})

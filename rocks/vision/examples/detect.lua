@@ -3,8 +3,9 @@
 --
 --    tlua rocks/vision/examples/detect.lua [steps] [folder]
 --
--- Writes to the folder found.png, a picture of the detections, and truth.json and found.json, which
--- have the boxes in COCO's format. detect.py checks these files with pycocotools.
+-- The program writes three files to the folder: found.png, a picture of the detections, and
+-- truth.json and found.json, which have the boxes in COCO's format. detect.py checks the JSON files
+-- with pycocotools.
 
 local torch = require "tlua"
 
@@ -24,7 +25,8 @@ math.randomseed(1)
 local x = torch.arange(side):view(1, side):expand(side, side):float()
 local y = torch.arange(side):view(side, 1):expand(side, side):float()
 
--- Returns the pixels of a shape around (cx, cy). The sides of its box have length 2r.
+-- Returns which pixels belong to a shape whose centre is (cx, cy). The sides of the shape's box
+-- have length 2r.
 local function shape(label, cx, cy, r)
    local dx, dy = x + 0.5 - cx, y + 0.5 - cy
    if label == 2 then return (dx * dx + dy * dy):le(r * r) end
@@ -67,7 +69,8 @@ local function conv(inputs, outputs, stride)
    return ops.Conv2dNormActivation(inputs, outputs, {stride = stride})
 end
 
--- Computes three feature maps, whose sides are from a quarter to a sixteenth of the image's.
+-- Returns a network that computes three feature maps. The sides of the maps are a quarter, an
+-- eighth and a sixteenth of the image's sides.
 local function small_body()
    local layers = nn.Sequential(conv(3, 16, 2), conv(16, 32, 2), conv(32, 32, 1), conv(32, 64, 2),
       conv(64, 64, 1), conv(64, 96, 2), conv(96, 96, 1))
@@ -101,9 +104,9 @@ print(("%d s of training"):format(os.time() - start))
 
 -- Evaluation --------------------------------------------------------------------------------------
 
--- Returns the average precision of a class at an overlap: at each of 101 values of recall the best
--- precision is taken, and these are averaged. `found` and `truth` have the detections and boxes of
--- each image.
+-- Returns the average precision of a class. A detection is right if its overlap with a box is at
+-- least `overlap`. The best precision at each of 101 values of recall is taken, and the mean of
+-- these is returned. `found` and `truth` are lists with the detections and the boxes of each image.
 local function average_precision(found, truth, label, overlap)
    local ranked, count = {}, 0
    for i, own in ipairs(found) do
@@ -164,8 +167,8 @@ local function write(name, text)
    file:close()
 end
 
--- Formats an object as a row of COCO's lists, in JSON. The categories are torchvision's labels,
--- which count from 0.
+-- Returns an object as a row of COCO's lists, in JSON. Categories are labels minus 1, which count
+-- from 0 as torchvision's labels do.
 local function row(image, boxes, labels, k, more)
    local x1, y1, x2, y2 = table.unpack(boxes[k]:double():tolist())
    return ('{"image_id": %d, "category_id": %d, "bbox": [%.17g, %.17g, %.17g, %.17g], %s}'):format(

@@ -4,7 +4,8 @@
 --
 --    tlua rocks/vision/examples/segment.lua [steps] [folder]
 --
--- Writes found.png to the folder: drawings with the classes that the model has found.
+-- The program writes found.png to the folder, a picture of drawings and of the classes that the
+-- model has found.
 
 local torch = require "tlua"
 
@@ -25,7 +26,8 @@ math.randomseed(1)
 local x = torch.arange(side):view(1, side):expand(side, side) + 0.5
 local y = torch.arange(side):view(side, 1):expand(side, side) + 0.5
 
--- Returns the pixels of a shape around (cx, cy). The sides of its box have length 2r.
+-- Returns which pixels belong to a shape whose centre is (cx, cy). The sides of the shape's box
+-- have length 2r.
 local function shape(class, cx, cy, r)
    local dx, dy = x - cx, y - cy
    if class == 2 then return (dx * dx + dy * dy):le(r * r) end
@@ -34,8 +36,8 @@ local function shape(class, cx, cy, r)
    return inside:logical_and(dx:abs():le((dy + r) / 2))
 end
 
--- Draws one to three shapes; later ones cover earlier ones. Returns the image, of uint8, and the
--- mask with the class of each pixel.
+-- Draws one to three shapes, where a later shape covers earlier ones. Returns the image, in uint8,
+-- and the mask with the class of each pixel.
 local function draw()
    local image = torch.rand(3, side, side) * 60 + torch.rand(3, 1, 1) * 60
    local mask = torch.ones(side, side, {dtype = "int64"})
@@ -49,7 +51,7 @@ local function draw()
    return image:to "uint8", mask
 end
 
--- Changes the image and the mask in the same way.
+-- This transform changes the image and the mask in the same way.
 local augment = T.Compose {
    T.RandomResizedCrop(side, {scale = {0.6, 1.0}}), T.RandomHorizontalFlip(),
 }
@@ -75,7 +77,9 @@ local function conv(inputs, outputs, stride)
    return ops.Conv2dNormActivation(inputs, outputs, {stride = stride})
 end
 
-local widths <const> = {12, 24, 48, 64} -- the channels of the maps; each map has half the side
+-- the channels of the maps, the largest map first; the sides of each map are half of those of the
+-- map before
+local widths <const> = {12, 24, 48, 64}
 
 local UNet = torch.class("UNet", nn.Module)
 

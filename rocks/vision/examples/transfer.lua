@@ -1,6 +1,6 @@
--- transfer.lua - trains a ResNet on the digits 0 to 4, freezes its body up to the last stage, and
--- trains the rest on 40 examples of the digits 5 to 9. Prints the accuracy, and beside it the
--- accuracy of a network that was trained only on these examples.
+-- transfer.lua - trains a ResNet on the digits 0 to 4, freezes all its layers before the last
+-- stage, and trains the other layers on 40 examples of the digits 5 to 9. Prints the accuracy, and
+-- for comparison the accuracy of a network that was trained only on these examples.
 --
 --    tlua rocks/vision/examples/transfer.lua [epochs] [digits.csv]
 --

@@ -1,5 +1,5 @@
--- backbones.lua - takes parts of models for classification, whose feature maps models for
--- segmentation and detection need, and builds pyramids of these maps.
+-- backbones.lua - parts of models for classification that compute feature maps for models for
+-- segmentation and detection, and pyramids of these maps.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -15,8 +15,8 @@ local take_getter = args.signature [[vision.models.IntermediateLayerGetter(model
 
 --- Calls the first layers of a model one after another, and returns a table with the outputs of
 --- some of them. `return_layers` maps the names of these layers, or their positions in a
---- Sequential, to the keys of the table. Layers after the last of these are left out. The states of
---- the layers keep their names.
+--- Sequential, to the keys of the table. The layers after the last one in `return_layers` are left
+--- out. The weights of the layers keep their names.
 ---
 ---     local models = torch.vision.models
 ---     local get = models.IntermediateLayerGetter
@@ -73,7 +73,7 @@ local take_backbone = args.signature [[vision.models.detection.BackboneWithFPN(b
 
 --- Computes a pyramid of the outputs of some layers of a model: IntermediateLayerGetter of
 --- `backbone`, then FeaturePyramidNetwork. `return_layers` maps the layers' names to positions in
---- the list of maps, the largest map first. `in_channels_list` has their numbers of channels.
+--- the list of maps, the largest map first. `in_channels_list` has the maps' numbers of channels.
 --- `extra_blocks` adds levels (LastLevelMaxPool by default), and `norm_layer` makes the pyramid's
 --- normalisations. The call returns a list of maps with `out_channels` channels each.
 ---
@@ -115,7 +115,7 @@ local function check_layers(title, name, value, first, last)
    end
 end
 
---- Puts a pyramid on a ResNet, whose first layers are frozen.
+--- Creates a feature pyramid on a ResNet, and freezes the first layers of the ResNet.
 ---@param resnet nn.Module
 ---@param title string  the function's name, for messages
 ---@param o {trainable: integer, returned: integer[]?, extra: function?, norm: function?}
@@ -169,8 +169,8 @@ function M.resnet_fpn_backbone(...)
       {trainable = a.trainable_layers, returned = a.returned_layers, extra = a.extra_blocks})
 end
 
---- Returns the positions of the MobileNet layers at the ends of resolutions: the first layer, the
---- layers that reduce the size, and the last layer.
+--- Returns the positions of the layers of a MobileNet at which stages begin or end: the first
+--- layer, the layers that reduce the resolution, and the last layer.
 ---@param features nn.Sequential
 ---@return integer[]
 function M.stages(features)
@@ -182,7 +182,8 @@ function M.stages(features)
    return list
 end
 
--- Freezes the first layers of a MobileNet's features. Returns the positions of its stages.
+-- Freezes the layers of a MobileNet's features before the last `trainable` stages. Returns the
+-- positions that `stages` returns.
 function M.freeze_mobilenet(features, title, trainable)
    local stages = M.stages(features)
    check_layers(title, "trainable_layers", trainable, 0, #stages)
@@ -193,7 +194,8 @@ function M.freeze_mobilenet(features, title, trainable)
    return stages
 end
 
---- Puts a pyramid on the features of a MobileNet, whose first layers are frozen.
+--- Creates a feature pyramid on the features of a MobileNet, and freezes the first layers of the
+--- features.
 ---@param features nn.Sequential
 ---@param title string  the function's name, for messages
 ---@param o {trainable: integer, returned: integer[]?, extra: function?}

@@ -1,5 +1,5 @@
--- convnext.lua - ConvNeXt: a convolutional network with the proportions of a transformer
--- (Liu et al., 2022).
+-- convnext.lua - ConvNeXt: a convolutional network whose sizes and layers are modelled on those of
+-- transformers (Liu et al., 2022).
 
 local torch = require "tlua"
 local class = require "tlua.class"

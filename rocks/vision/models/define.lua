@@ -19,9 +19,9 @@ local function same_keys(one, two)
    return true
 end
 
--- Raises an error unless `weights` is a state dict with PyTorch's names. Names of torchvision's
--- weights are refused, because the weights would have to be downloaded; so are states whose names
--- count from 1.
+-- Returns a state dict, given as a table or as the path of a file. Raises an error if the names in
+-- the state count from 1, since weights have PyTorch's names, which count from 0. Raises an error
+-- for the names of torchvision's weights, since these would have to be downloaded.
 local function read_weights(title, model, weights)
    local state = weights
    if type(weights) == "string" then
@@ -57,7 +57,7 @@ end
 --- Returns a table of builders. Each builder takes a table of options and returns a model.
 ---@param defaults table<string, any>  the options of the family; num_classes = false means none
 ---@param rows table<string, table>  maps the name of a variant to a row, which is passed to make;
---- the row's field `defaults` replaces defaults
+--- the row's field `defaults` has defaults that replace those of the family
 ---@param make fun(options: table, row: table, title: string): nn.Module
 ---@param further? boolean|table<string, boolean>  options without a default; true stands for
 --- norm_layer
@@ -133,8 +133,8 @@ function M.initialize(model, calls)
    end)
 end
 
---- Fills a weight with normal random numbers for a layer before a ReLU. Their deviation depends on
---- the number of outputs.
+--- Fills the weight of a layer before a ReLU with normal random numbers, whose standard deviation
+--- depends on the number of outputs.
 ---@param weight Tensor
 function M.kaiming_fan_out(weight)
    nn.init.kaiming_normal_(weight, {mode = "fan_out", nonlinearity = "relu"})
@@ -148,16 +148,16 @@ function M.normal(std)
    return function(weight) nn.init.normal_(weight, 0, std) end
 end
 
---- Returns a function that fills a weight with normal random numbers that are limited to an
---- interval.
+--- Returns a function that fills a weight with normal random numbers of the given standard
+--- deviation, limited to the interval from -2 to 2.
 ---@param std number
 ---@return fun(weight: Tensor)
 function M.truncated(std)
    return function(weight) nn.init.trunc_normal_(weight, 0, std, -2, 2) end
 end
 
---- Implements forward of a model: computes the features, their means over the pixels, and the
---- classifier.
+--- The method `forward` of several models: computes the features, their means over all pixels, and
+--- then the classifier's output.
 ---@param self nn.Module
 ---@param input Tensor  (N, 3, H, W)
 ---@return Tensor  (N, num_classes)

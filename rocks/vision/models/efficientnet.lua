@@ -1,5 +1,5 @@
--- efficientnet.lua - EfficientNet v1 and v2: inverted residuals whose width, depth and resolution
--- grow together (Tan and Le, 2019 and 2021).
+-- efficientnet.lua - EfficientNet v1 and v2: inverted residual blocks. From variant to variant, the
+-- width, the depth and the resolution grow together (Tan and Le, 2019 and 2021).
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -44,10 +44,10 @@ end
 
 local EfficientNet = class.class("vision.models.EfficientNet", nn.Module)
 
-local F <const>, M <const> = true, false -- whether a block is fused
+local F <const>, M <const> = true, false -- F: a fused block; M: a block that is not fused
 
--- Each row describes a stage: whether it is fused, expansion, kernel, stride, input channels,
--- output channels, number of blocks.
+-- Each row describes a stage: whether its blocks are fused, the expansion, the kernel size, the
+-- stride, the numbers of input and output channels, and the number of blocks.
 local v1 <const> = {{M, 1, 3, 1, 32, 16, 1}, {M, 6, 3, 2, 16, 24, 2}, {M, 6, 5, 2, 24, 40, 2},
    {M, 6, 3, 2, 40, 80, 3}, {M, 6, 5, 1, 80, 112, 3}, {M, 6, 5, 2, 112, 192, 4},
    {M, 6, 3, 1, 192, 320, 1}}

@@ -22,8 +22,9 @@ function BasicConv2d:forward(input)
    return F.relu(self.bn(self.conv(input)), {inplace = true})
 end
 
--- Parallel branches. Each branch is a list of names of convolutions. It may begin with "average" or
--- "maximum", and may end with a list of names whose outputs are concatenated.
+-- Parallel branches of convolutions, whose outputs are concatenated. A branch is a list of names of
+-- convolutions, called one after another. The list may begin with "average" or "maximum", which
+-- pool. It may end with a list of two names; both of these convolutions get the same input.
 local Branches = class.class("vision.models.Branches", nn.Module)
 
 function Branches:__init(convolutions, branches)
@@ -53,8 +54,8 @@ function Branches:forward(input)
    return torch.cat(outputs, 2)
 end
 
--- Changes the normalisation of an input: from ImageNet's channel means and deviations to a mean and
--- a deviation of 0.5.
+-- Converts an input from one normalisation to another: from ImageNet's channel means and standard
+-- deviations to a mean and a standard deviation of 0.5.
 local function to_half(input)
    local deviation, mean = {0.229, 0.224, 0.225}, {0.485, 0.456, 0.406}
    local scale, shift = {}, {}
@@ -66,8 +67,8 @@ end
 
 -- GoogLeNet ---------------------------------------------------------------------------------------
 
--- Returns a block with four branches: a 1x1 convolution; twice a 1x1 and a 3x3 convolution; and max
--- pooling with a 1x1 convolution.
+-- A block with four branches: a 1x1 convolution; a 1x1 and a 3x3 convolution, twice with different
+-- numbers of channels; and max pooling followed by a 1x1 convolution.
 local GoogLeNetBlock = class.class("vision.models.GoogLeNetBlock", nn.Module)
 
 function GoogLeNetBlock:__init(inputs, c1, c3_reduced, c3, c5_reduced, c5, pooled)

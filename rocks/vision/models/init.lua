@@ -7,7 +7,7 @@ local args = require "tlua.args"
 local lazy = require "tlua.lazy"
 local suggest = require "tlua.utils.suggest"
 
--- Maps files to the builders that they define.
+-- The files of this folder, with the names of the builders that each file defines.
 local builders = lazy.modules("tlua.vision.models", {
    alexnet = "alexnet",
    vgg = "vgg11 vgg11_bn vgg13 vgg13_bn vgg16 vgg16_bn vgg19 vgg19_bn",
@@ -31,7 +31,7 @@ local builders = lazy.modules("tlua.vision.models", {
    maxvit = "maxvit_t",
 })
 
--- Maps tasks other than classification to the names of their models.
+-- The names of the models for each task other than classification.
 local tasks <const> = {
    segmentation = [[fcn_resnet50 fcn_resnet101 deeplabv3_resnet50 deeplabv3_resnet101
       deeplabv3_mobilenet_v3_large lraspp_mobilenet_v3_large]],
@@ -44,7 +44,8 @@ local tasks <const> = {
    optical_flow = "raft_large raft_small",
 }
 
--- The names of all models in alphabetical order, and the task of each ("" for classification).
+-- `names` has the names of all models in alphabetical order. `places` maps a name to the model's
+-- task, which is "" for classification.
 local names, places = {}, {}
 
 local M = {}
@@ -60,7 +61,7 @@ table.sort(names)
 
 builders.IntermediateLayerGetter = "tlua.vision.models.backbones"
 
--- Converts a name in which * stands for any letters to a Lua pattern.
+-- Converts a name in which * stands for any characters to a Lua pattern.
 local function pattern_of(glob)
    return "^" .. glob:gsub("[%-%.%+%[%]%(%)%$%^%%%?]", "%%%0"):gsub("%*", ".*") .. "$"
 end
@@ -75,8 +76,8 @@ end
 local take_list = args.signature [[vision.models.list_models(include: string|table?,
    exclude: string|table?)]]
 
---- Returns the names of all models in alphabetical order. In the options, * stands for any letters
---- of a name.
+--- Returns the names of all models in alphabetical order. In the options, * stands for any
+--- characters of a name.
 ---
 ---     local names = torch.vision.models.list_models {include = "vit_b*"}
 ---     print(table.concat(names, " "))

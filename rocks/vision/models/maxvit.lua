@@ -41,7 +41,7 @@ function MBConv:forward(input)
    return self.proj(input) + self.stochastic_depth(self.layers(input))
 end
 
--- Attention among the pixels of each group, for an input (batch, groups, pixels, channels).
+-- Attention between the pixels of a group, for an input (batch, groups, pixels, channels).
 local Attention = class.class("vision.models.RelativeAttention", nn.Module)
 
 function Attention:__init(channels)
@@ -64,8 +64,8 @@ function Attention:forward(input)
    return self.merge(weights:matmul(qkv[3]):transpose(2, 3):reshape(batch, groups, n, channels))
 end
 
--- Attention and a perceptron over groups of pixels. A group is a window, or a grid whose points are
--- as far apart as a window is wide.
+-- Attention and a perceptron over groups of pixels. A group is a window. If is_grid is true, a
+-- group is a grid of pixels spread over the whole image instead.
 local Partition = class.class("vision.models.PartitionAttention", nn.Module)
 
 function Partition:__init(channels, is_grid, drop)

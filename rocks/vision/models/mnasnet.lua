@@ -1,5 +1,5 @@
--- mnasnet.lua - MNASNet: inverted residual blocks that were found by a search for networks that are
--- fast on phones (Tan et al., 2018).
+-- mnasnet.lua - MNASNet: a network of inverted residual blocks. A search for networks that are fast
+-- on phones has found it (Tan et al., 2018).
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -9,7 +9,8 @@ local nn = torch.nn
 
 local momentum <const> = {momentum = 1 - 0.9997}
 
--- Adds a convolution without bias, its normalisation and, unless `is_linear` is true, a ReLU.
+-- Appends a convolution without bias and its normalisation to `layers`, and a ReLU if is_linear is
+-- not true.
 local function add(layers, inputs, outputs, kernel, options, is_linear)
    options.bias, options.padding = false, kernel // 2
    layers:add(nn.Conv2d(inputs, outputs, kernel, options)):add(nn.BatchNorm2d(outputs, momentum))
@@ -34,7 +35,8 @@ end
 
 local MNASNet = class.class("vision.models.MNASNet", nn.Module)
 
--- The channels, kernel, stride, expansion and number of blocks of each stage.
+-- For each stage: the channels, the kernel size, the stride, the expansion and the number of
+-- blocks.
 local stages <const> = {{24, 3, 2, 3, 3}, {40, 5, 2, 3, 3}, {80, 5, 2, 6, 3}, {96, 3, 1, 6, 2},
    {192, 5, 2, 6, 4}, {320, 3, 1, 6, 1}}
 

@@ -1,5 +1,6 @@
 -- mobilenet.lua - MobileNet v2 and v3: inverted residual blocks, which have many channels inside
--- and few where their input is added (Sandler et al., 2018; Howard et al., 2019).
+-- the block and few at its ends, where the input is added (Sandler et al., 2018; Howard et al.,
+-- 2019).
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -33,7 +34,7 @@ end
 
 local MobileNetV2 = class.class("vision.models.MobileNetV2", nn.Module)
 
--- The expansion, channels, number of blocks and stride of each stage.
+-- For each stage: the expansion, the channels, the number of blocks and the stride.
 local stages_v2 <const> = {{1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 3, 2}, {6, 64, 4, 2},
    {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}}
 
@@ -67,8 +68,9 @@ MobileNetV2.forward = define.classify
 
 local Block = class.class("vision.models.MobileNetV3Block", nn.Module)
 
--- A row contains the kernel, the number of channels inside the block and after it, whether channels
--- are scaled, the activation, the stride and the dilation.
+-- `row` has the kernel size, the number of channels inside the block, the number of its output
+-- channels, whether channels are scaled (SqueezeExcitation), the activation, the stride and the
+-- dilation.
 function Block:__init(inputs, row, norm)
    local kernel, hidden, outputs, is_scaled, activation, stride, dilation = table.unpack(row, 1, 7)
    self.is_added = stride == 1 and inputs == outputs
@@ -95,8 +97,8 @@ function Block:forward(input)
    return self.is_added and output:add_(input) or output
 end
 
--- Returns the rows of a variant, whose channels are not yet multiplied by the width, and the number
--- of the classifier's channels.
+-- Returns the rows of the blocks of a variant, and the number of the classifier's channels. The
+-- numbers of channels are not yet multiplied by width_mult.
 local function rows_v3(is_large, tail, dilation)
    local relu, swish, t = nn.ReLU, nn.Hardswish, 1 / tail
    if is_large then

@@ -1,5 +1,6 @@
--- optical_flow.lua - torch.vision.models.optical_flow: RAFT. It refines the flow between two images
--- step by step, with the dot products of all pairs of pixels (Teed and Deng, 2020).
+-- optical_flow.lua - torch.vision.models.optical_flow: RAFT (Teed and Deng, 2020). It refines the
+-- flow between two images step by step. Each step compares pixels by the dot products of their
+-- features.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -10,7 +11,8 @@ local layers = require "tlua.vision.ops.layers"
 local nn = torch.nn
 local F = nn.functional
 
--- Returns a convolution with bias and the given stride, followed by normalisation and ReLU.
+-- Returns a convolution with bias, followed by normalisation and an activation, which is ReLU by
+-- default.
 local function conv(inputs, outputs, kernel, norm, stride, activation)
    return layers.Conv2dNormActivation(inputs, outputs, {kernel_size = kernel, stride = stride or 1,
       bias = true, norm_layer = norm or false, activation_layer = activation})
@@ -18,7 +20,7 @@ end
 
 -- Encoders ----------------------------------------------------------------------------------------
 
--- A residual block of two convolutions, or of three with a bottleneck.
+-- A residual block of two convolutions, or of three if it has a bottleneck.
 local Block = class.class("vision.models.optical_flow.Block", nn.Module)
 
 function Block:__init(inputs, outputs, norm, stride, is_bottleneck)
@@ -72,13 +74,13 @@ local function correlations(a, b)
    return list
 end
 
--- Returns the dot products of each pixel with the pixels around its place in the other image, (N,
--- C, h, w). `places` (N, 2, h, w) has x and y, counted from 0.
+-- Returns the dot products of each pixel with the pixels around its place in the other image, as
+-- maps (N, C, h, w). `places` (N, 2, h, w) has the x and y of these places, counted from 0.
 local function around(pyramid, places, radius)
    local n, _, h, w = table.unpack(places.shape)
    local line = torch.arange(-radius, radius + 1, {dtype = places.dtype, device = places.device})
    local side = 2 * radius + 1
-   -- in the order of the paper's code, which steps along x first
+   -- The pixels around a place come in the order of the paper's code, which steps along x first.
    local rows, columns = line:view(-1, 1):expand(side, side), line:view(1, -1):expand(side, side)
    local steps = torch.stack({rows, columns}, 3):unsqueeze(1)
    local centres = places:permute({1, 3, 4, 2}):reshape(n * h * w, 1, 1, 2)
@@ -126,7 +128,7 @@ function GRU:forward(h, x)
    return (1 - z) * h + z * q
 end
 
--- One recurrent unit, or two units one after the other.
+-- A recurrent unit, or two units that are called one after the other.
 local Recurrent = class.class("vision.models.optical_flow.RecurrentBlock", nn.Module)
 
 function Recurrent:__init(inputs, hidden, kernels)
@@ -163,7 +165,8 @@ function Update:forward(hidden, context, corr, flow)
    return hidden, self.flow_head(hidden)
 end
 
--- Computes the weights of the nine neighbours of each pixel, for each of its 8 x 8 parts.
+-- Computes the weights with which `enlarged` interpolates a flow: nine weights, one for each pixel
+-- of a 3 x 3 neighbourhood, for each of the 8 x 8 parts into which a pixel is divided.
 local Mask = class.class("vision.models.optical_flow.MaskPredictor", nn.Module)
 
 function Mask:__init(inputs)
@@ -172,7 +175,8 @@ end
 
 function Mask:forward(x) return self.conv(self.convrelu(x)) * 0.25 end
 
--- Returns the flow in the size of the image: interpolated, or as sums weighted by a mask.
+-- Returns the flow in the size of the image. It is interpolated linearly or, if a mask is given, as
+-- sums of neighbours with the weights of the mask.
 local function enlarged(flow, mask)
    local n, _, h, w = table.unpack(flow.shape)
    if not mask then
@@ -228,7 +232,7 @@ function RAFT:forward(first, second, updates)
       torch.arange(0, h, options):view(-1, 1):expand(h, w)}):unsqueeze(1):expand(n, 2, h, w)
    local places, flows = start, {}
    for i = 1, updates do
-      -- no gradient passes through the positions, only through the hidden state
+      -- Gradients pass only through the hidden state, not through the places.
       places = places:detach()
       local step
       hidden, step = self.update_block(hidden, context, around(pyramid, places, self.radius),

@@ -1,5 +1,6 @@
--- regnet.lua - RegNet: the widths of the blocks lie on a line and are then quantised (Radosavovic
--- et al., 2020). The y variants scale channels (SqueezeExcitation).
+-- regnet.lua - RegNet: the widths of the blocks grow linearly with their number, and are then
+-- rounded to a few values (Radosavovic et al., 2020). The y variants also scale channels
+-- (SqueezeExcitation).
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -9,7 +10,7 @@ local layers = require "tlua.vision.ops.layers"
 local nn = torch.nn
 local conv <const> = layers.Conv2dNormActivation
 
--- Rounds to the nearest integer, and halves to the even one.
+-- Rounds to the nearest integer, or to the even one of two nearest integers.
 local function round(x)
    local rounded = math.floor(x + 0.5)
    return x % 1 == 0.5 and rounded % 2 == 1 and rounded - 1 or rounded
@@ -41,7 +42,7 @@ function Block:forward(input)
    return self.activation(output:add_(self.proj and self.proj(input) or input))
 end
 
--- Returns the width of each stage and its number of blocks.
+-- Returns the widths of the stages, and the numbers of their blocks.
 local function stages(row)
    local widths, depths = {}, {}
    for i = 0, row.depth - 1 do
@@ -87,7 +88,8 @@ function RegNet:forward(input)
    return self.fc(self.avgpool(self.trunk_output(self.stem(input))):flatten(2))
 end
 
--- Each row has a variant's depth, initial width, slope, ratio of widths and width of a group.
+-- A row has a variant's number of blocks, initial width, slope, ratio of widths, and number of
+-- channels in a group.
 local rows = {}
 for name, r in pairs {
    y_400mf = {16, 48, 27.89, 2.09, 8}, y_800mf = {14, 56, 38.84, 2.4, 16},

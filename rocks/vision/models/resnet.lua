@@ -1,5 +1,5 @@
--- resnet.lua - ResNet, ResNeXt and Wide ResNet: blocks that add their input to their output
--- (He et al., 2015).
+-- resnet.lua - ResNet, ResNeXt and Wide ResNet: networks of blocks that add their input to their
+-- output (He et al., 2015).
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -35,8 +35,8 @@ function BasicBlock:forward(input)
    return self.relu(output:add_(self.downsample and self.downsample(input) or input))
 end
 
--- A residual block with a 3x3 convolution between two 1x1 convolutions. The 3x3 convolution has the
--- stride.
+-- A residual block with a 3x3 convolution between two 1x1 convolutions. If the block has a stride,
+-- it is the stride of the 3x3 convolution.
 local Bottleneck = class.class("vision.models.Bottleneck", nn.Module)
 Bottleneck.expansion = 4
 

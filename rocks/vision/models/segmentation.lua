@@ -31,7 +31,7 @@ function FCNHead:__init(inputs, classes)
       nn.Conv2d(inputs // 4, classes, 1))
 end
 
--- Computes the mean of a map, and expands it to the map's size.
+-- Computes the means of a map's channels, and expands them to the size of the map.
 local Pooling = class.class("vision.models.segmentation.ASPPPooling", nn.Sequential)
 
 function Pooling:__init(inputs, outputs)
@@ -42,7 +42,7 @@ function Pooling:forward(input)
    return resize(nn.Sequential.forward(self, input), input)
 end
 
--- Concatenates convolutions with several dilations.
+-- Concatenates the outputs of convolutions with several dilations.
 local ASPP = class.class("vision.models.segmentation.ASPP", nn.Module)
 
 function ASPP:__init(inputs, outputs, rates)
@@ -68,7 +68,7 @@ function DeepLabHead:__init(inputs, classes)
    self:add(nn.Conv2d(256, classes, 1))
 end
 
--- Adds the scores computed from a map of high and from one of low resolution.
+-- Computes scores from a map of high and a map of low resolution, and returns their sum.
 local LRASPPHead = class.class("vision.models.segmentation.LRASPPHead", nn.Module)
 
 function LRASPPHead:__init(low, high, classes)
@@ -86,8 +86,8 @@ end
 
 -- Models ------------------------------------------------------------------------------------------
 
--- Returns whether the model has an auxiliary classifier: as the option says, or by default if
--- weights are given.
+-- Returns whether the model has an auxiliary classifier: the option aux_loss if it is given, or
+-- else whether weights are given.
 local function has_aux(options)
    if options.aux_loss ~= nil then return options.aux_loss end
    return options.weights ~= nil

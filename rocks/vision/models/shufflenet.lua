@@ -7,7 +7,7 @@ local define = require "tlua.vision.models.define"
 
 local nn = torch.nn
 
--- Adds a convolution without bias and its normalisation to a list of layers.
+-- Appends a convolution without bias and its normalisation to a list of layers.
 local function add(layers, inputs, outputs, kernel, options)
    options.bias, options.padding = false, kernel // 2
    layers[#layers + 1] = nn.Conv2d(inputs, outputs, kernel, options)

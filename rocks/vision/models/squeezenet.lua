@@ -1,5 +1,5 @@
--- squeezenet.lua - SqueezeNet: 1x1 convolutions reduce the number of channels before larger
--- convolutions (Iandola et al., 2016).
+-- squeezenet.lua - SqueezeNet: in each block, a 1x1 convolution reduces the number of channels
+-- before larger convolutions (Iandola et al., 2016).
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -23,8 +23,8 @@ end
 
 local SqueezeNet = class.class("vision.models.SqueezeNet", nn.Module)
 
--- The numbers of channels inside the eight Fire modules, after their first layer. Each module
--- outputs eight times as many channels.
+-- The numbers of channels to which the first layers of the eight Fire modules reduce their input. A
+-- module has eight times as many output channels.
 local squeezed <const> = {16, 16, 32, 32, 48, 48, 64, 64}
 
 function SqueezeNet:__init(options, row)

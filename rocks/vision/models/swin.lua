@@ -10,8 +10,8 @@ local windows = require "tlua.vision.models.windows"
 local nn = torch.nn
 local F = nn.functional
 
--- Concatenates the channels of each square of four pixels, and halves their number. Version 2
--- normalises after the linear map, version 1 before it.
+-- Concatenates the channels of each square of four pixels to one pixel, and halves the number of
+-- channels by a linear map. Version 1 normalises before the linear map, and version 2 after it.
 local PatchMerging = class.class("vision.models.PatchMerging", nn.Module)
 
 function PatchMerging:__init(channels, is_v2)
@@ -52,7 +52,8 @@ function WindowAttention:__init(channels, size, shift, heads, options, is_v2)
    end
 end
 
--- Returns the logarithms of the distances between pixels, (1, 2 size - 1, 2 size - 1, 2).
+-- Returns the relative positions of pixels in a window on a logarithmic scale, with their signs, as
+-- a tensor (1, 2 size - 1, 2 size - 1, 2).
 function WindowAttention.coordinates(size)
    local n = 2 * size - 1
    local line = torch.arange(0, n, {dtype = "float32"}):sub(size - 1) / (size - 1) * 8
@@ -67,8 +68,8 @@ function WindowAttention:biases()
    return self.is_v2 and biases:sigmoid() * 16 or biases
 end
 
--- Returns a mask (windows, 1, n, n): -100 for each pair of pixels that only the shift has brought
--- into one window, otherwise 0.
+-- Returns a mask (windows, 1, n, n). It is -100 for each pair of pixels that are in the same window
+-- only because of the shift, and 0 for all other pairs.
 local function shift_mask(like, height, width, size, shift_y, shift_x)
    local function regions(length, shift)
       local line = torch.zeros(length, {device = like.device})

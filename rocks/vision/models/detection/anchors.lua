@@ -1,5 +1,5 @@
--- anchors.lua - anchors, which are boxes of fixed sizes at each position of feature maps. Detectors
--- predict offsets from these boxes.
+-- anchors.lua - anchors: boxes of fixed sizes at each position of feature maps, from which
+-- detectors predict the offsets of objects.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -108,11 +108,12 @@ local take_defaults = args.signature [[vision.models.detection.DefaultBoxGenerat
    aspect_ratios: table, min_ratio: number = 0.15, max_ratio: number = 0.9, scales: numbers?,
    steps: numbers?, clip: boolean = true)]]
 
---- Makes the default boxes of SSD. Each position of a map has a square box of the map's scale, one
---- of a size between this scale and the next, and two boxes for each of the map's `aspect_ratios`.
---- Scales are fractions of the image's side, from `min_ratio` to `max_ratio`, unless `scales` has
---- one for each map and one more. `steps` are the numbers of pixels between positions. `clip`
---- limits boxes to the image. The object is called like an AnchorGenerator.
+--- Makes the default boxes of SSD. Each position of a map has a square box of the map's scale, a
+--- square box of a size between this scale and the next map's scale, and two boxes for each of the
+--- map's `aspect_ratios`. A scale is a fraction of the image's side. Scales grow from `min_ratio`
+--- to `max_ratio` if the list `scales` is not given; it has one scale for each map and one more.
+--- `steps` has the number of pixels between the positions of each map. `clip` limits boxes to the
+--- image. The object is called like an AnchorGenerator.
 ---
 ---     local make = torch.vision.models.detection.DefaultBoxGenerator
 ---     local boxes = make({{2}, {2, 3}})
@@ -157,7 +158,7 @@ function DefaultBoxGenerator:num_anchors_per_location()
    return counts
 end
 
--- Returns the widths and heights of the boxes of a map as fractions of the image's width and
+-- Returns the widths and heights of the boxes of map i as fractions of the image's width and
 -- height.
 function DefaultBoxGenerator:_sizes(i)
    local scale = self.scales[i]

@@ -12,10 +12,10 @@ local nn = torch.nn
 
 local M = {}
 
---- The base class of one-stage detectors, which have the parts transform, backbone,
---- anchor_generator and head. A derived class defines _compute_loss(outputs, anchors, targets,
---- counts) and _detections(outputs, anchors, counts, size). `outputs` is the table of tensors (N,
---- anchors, columns) that the head returns, and `counts` has the number of anchors of each map.
+--- The base class of one-stage detectors, which consist of a transform, a backbone, an
+--- anchor_generator and a head. A derived class defines _compute_loss(outputs, anchors, targets,
+--- counts) and _detections(outputs, anchors, counts, size). `outputs` is the head's table of
+--- tensors (N, anchors, columns), and `counts` has the number of anchors of each map.
 local Dense = class.class("vision.models.detection.Dense", nn.Module)
 M.Dense = Dense
 
@@ -66,7 +66,8 @@ function M.options(further)
    return all
 end
 
---- Applies layers to each map. Returns the predictions for all maps as rows.
+--- Calls `layers` with each map. Returns the predictions for the anchors of all maps, one row for
+--- each anchor.
 ---@param maps Tensor[]
 ---@param columns integer
 ---@param layers fun(map: Tensor): Tensor
@@ -77,7 +78,8 @@ function M.rows(maps, columns, layers)
    return torch.cat(list, 2)
 end
 
---- Matches the anchors of an image with its true boxes by their overlaps.
+--- Matches the anchors of an image with its true boxes by their overlaps. Returns, for each anchor,
+--- what matching.match returns.
 ---@param anchors Tensor
 ---@param target table
 ---@param high number
@@ -103,8 +105,8 @@ function M.one_hot(logits, rows, labels)
    return result
 end
 
---- Returns the detections of an image. Each class has its own probability, independent of the
---- others.
+--- Returns the detections of an image. The probability of a class is independent of those of other
+--- classes.
 ---@param model nn.Module  has score_thresh, topk_candidates, nms_thresh and detections_per_img
 ---@param scores Tensor  (anchors, classes)
 ---@param counts integer[]  the number of anchors of each map

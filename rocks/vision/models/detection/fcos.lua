@@ -88,15 +88,15 @@ local function signs(like)
    return torch.tensor({-1, -1, 1, 1}, {dtype = like.dtype, device = like.device})
 end
 
--- Converts distances (..., 4) to the left, top, right and bottom side, relative to the sizes of the
--- anchors, to boxes.
+-- Converts distances (..., 4) to boxes. The distances go from the centre of an anchor to the left,
+-- top, right and bottom side of a box, and are relative to the anchor's size.
 local function decode(distances, from)
    local centre, size = centres(from)
    return centre + distances * size * signs(distances)
 end
 
--- Returns the distances from the centres of the anchors to the sides of boxes, relative to the
--- sizes of the anchors.
+-- Returns the distances from the centres of anchors to the left, top, right and bottom sides of
+-- boxes, relative to the sizes of the anchors.
 local function encode(boxes, from)
    local centre, size = centres(from)
    return (boxes - centre) * signs(boxes) / size
@@ -112,8 +112,8 @@ local defaults <const> = {
 local further <const> = {min_size = true, anchor_generator = true, head = true}
 
 --- FCOS on any `backbone` with the field `out_channels`, which returns one map or a list of maps.
---- The options are those of fcos_resnet50_fpn and the parts head and anchor_generator; the latter
---- makes one anchor of the stride's size at each position.
+--- The options are those of fcos_resnet50_fpn, with the parts head and anchor_generator. The
+--- anchor_generator makes one anchor at each position, as large as the stride of the map.
 ---
 ---     local detection = torch.vision.models.detection
 ---     local body = detection.mobilenet_backbone("mobilenet_v3_small")
@@ -150,9 +150,10 @@ end
 
 function FCOS:_labels() return 1, self.head.classification_head.num_classes end
 
--- Returns the position of each anchor's true box, or 0. The anchor must lie in the box and near its
--- centre, and the distances to the box's sides must be in the range of the anchor's level. Of
--- several such boxes, the smallest one is taken.
+-- Returns the position of each anchor's true box, or 0 if it has none. The centre of the anchor
+-- must lie in the box and near the centre of the box. The largest distance from there to a side of
+-- the box must be in the range of the anchor's level. If several boxes fit, the smallest one is
+-- taken.
 function FCOS:_match(all, boxes, counts)
    local n = all:size(1)
    if boxes:size(1) == 0 then return torch.zeros({n}, {dtype = "int64", device = all.device}) end
@@ -173,7 +174,7 @@ function FCOS:_match(all, boxes, counts)
    return which:masked_fill(best:lt(1e-5), 0)
 end
 
--- Returns how central a position is in its box: 1 in the middle, 0 at the sides.
+-- Returns how near a position is to the centre of its box, from 1 at the centre to 0 at the sides.
 local function centreness(distances)
    local function ratio(a, b)
       local x, y = distances:select(2, a), distances:select(2, b)

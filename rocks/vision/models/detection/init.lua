@@ -1,6 +1,6 @@
--- init.lua - torch.vision.models.detection: models that find objects in images, and their parts.
--- Labels count classes from 1. In models with a background class, the background is class 1 and
--- objects have labels from 2 on.
+-- init.lua - torch.vision.models.detection: models that find objects in images, and parts of these
+-- models. Labels count classes from 1. In models with a background class, the background is class
+-- 1, and objects have labels from 2 on.
 
 local lazy = require "tlua.lazy"
 

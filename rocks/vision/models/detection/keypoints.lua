@@ -1,5 +1,5 @@
--- keypoints.lua - the keypoint branch of Keypoint R-CNN: keypoints become cells of heat maps in
--- training, and predicted heat maps become points.
+-- keypoints.lua - the keypoint branch of Keypoint R-CNN. In training, keypoints are converted to
+-- cells of heat maps. Predicted heat maps are converted to points.
 
 local torch = require "tlua"
 
@@ -7,8 +7,9 @@ local F = torch.nn.functional
 
 local M = {}
 
--- Returns the cell (n, points) of each keypoint (n, points, 3) in the heat map of its box. Cells
--- are counted row by row from 1. Also returns whether each keypoint is visible and inside the box.
+-- Returns the numbers (n, points) of the cells in which keypoints (n, points, 3) lie, in the heat
+-- maps of their boxes. Cells are counted row by row from 1. Also returns whether each keypoint is
+-- visible and inside its box.
 local function cells(keypoints, boxes, side)
    local x1, y1, x2, y2 = table.unpack(boxes:unsqueeze(2):unbind(3))
    local x, y = keypoints:select(3, 1), keypoints:select(3, 2)
@@ -19,7 +20,8 @@ local function cells(keypoints, boxes, side)
    return (row * side + column + 1):long(), is_inside:logical_and(keypoints:select(3, 3):gt(0))
 end
 
---- Returns the loss of predicted heat maps for the targets' keypoints.
+--- Returns the loss of predicted heat maps: the cross-entropy for the cells of the targets'
+--- keypoints.
 ---@param logits Tensor  (n, points, side, side), for all boxes of all images
 ---@param boxes Tensor[]  (k, 4) for each image
 ---@param targets table[]  the target of each image, with the field keypoints
@@ -44,8 +46,8 @@ function M.loss(logits, boxes, targets, matches)
       torch.cat(all):index_select(1, valid))
 end
 
---- Returns the points of heat maps. Each point is the pixel with the highest value after the map
---- has been resized to its box.
+--- Returns the points that heat maps predict. A point is the pixel with the highest value, after
+--- the map has been resized to the size of its box.
 ---@param maps Tensor  (n, points, side, side)
 ---@param boxes Tensor  (n, 4)
 ---@return Tensor points, Tensor scores  (n, points, 3): x, y and 1; (n, points): the highest values

@@ -1,5 +1,5 @@
--- masks.lua - the mask branch of Mask R-CNN: cuts the masks of boxes out in training, and pastes
--- predicted masks into images.
+-- masks.lua - the mask branch of Mask R-CNN. In training, the parts of true masks inside boxes are
+-- cut out. Predicted masks are pasted into images.
 
 local torch = require "tlua"
 local roi = require "tlua.vision.ops.roi"
@@ -8,7 +8,7 @@ local F = torch.nn.functional
 
 local M = {}
 
---- Returns the loss of predicted masks for the targets' masks.
+--- Returns the loss of predicted masks: the binary cross-entropy with the targets' masks.
 ---@param logits Tensor  (n, classes, m, m), for all boxes of all images
 ---@param boxes Tensor[]  (k, 4) for each image
 ---@param targets table[]  the target of each image, with the fields masks and labels
@@ -39,8 +39,8 @@ function M.of_labels(maps, labels)
    return maps:flatten(1, 2):index_select(1, rows)
 end
 
--- Adds a margin of one pixel to masks and enlarges the boxes in proportion, so that masks blend to
--- zero at their edges.
+-- Adds a margin of one pixel with value 0 to masks, and enlarges their boxes in proportion.
+-- Interpolated masks then fall smoothly to zero at their edges.
 local function with_margin(masks, boxes)
    local side = masks:size(3)
    local x1, y1, x2, y2 = table.unpack(boxes:unbind(2))
@@ -51,7 +51,7 @@ local function with_margin(masks, boxes)
       y + half_height}, 2):long():cpu():tolist()
 end
 
---- Pastes the masks of boxes into masks of the whole image.
+--- Pastes masks of boxes into empty masks of the size of the image.
 ---@param masks Tensor  (n, 1, m, m) probabilities
 ---@param boxes Tensor  (n, 4)
 ---@param size integer[]  the image's height and width

@@ -1,5 +1,5 @@
--- matching.lua - functions that detectors have in common in training: they express boxes as offsets
--- from other boxes, match predictions with true boxes, choose samples and check targets.
+-- matching.lua - functions for the training of detectors. They express boxes as offsets from other
+-- boxes, match predictions with true boxes, choose samples and check targets.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -15,7 +15,7 @@ local function centres(boxes)
    return x1 + width * 0.5, y1 + height * 0.5, width, height
 end
 
---- Expresses true boxes as offsets from other boxes: the shift of the centre relative to the size,
+--- Expresses boxes as offsets from other boxes `from`: the shift of the centre divided by the size,
 --- and the logarithm of the ratio of the sizes. Each offset is multiplied by a weight.
 ---@param boxes Tensor  (..., 4)
 ---@param from Tensor  (..., 4)
@@ -30,7 +30,7 @@ function M.encode(boxes, from, weights)
    }, -1)
 end
 
--- The logarithm of the largest factor by which a size may grow, 1000 / 16.
+-- A size may grow at most by the factor 1000 / 16; this is the logarithm of the factor.
 local largest <const> = math.log(1000 / 16)
 
 --- Returns the boxes that have the given offsets from other boxes. This is the inverse of M.encode.
@@ -49,14 +49,15 @@ end
 
 -- Matches -----------------------------------------------------------------------------------------
 
---- Results of M.match for a prediction that is background, and for one that is neither matched nor
---- background.
+--- The two other results of M.match for a prediction: BACKGROUND for a prediction that is
+--- background, and BETWEEN for one that overlaps too much for background and too little for a
+--- match.
 M.BACKGROUND, M.BETWEEN = 0, -1
 
 --- Matches predictions with true boxes.
 ---@param quality Tensor  (true boxes, predictions): the overlaps
----@param high number  the least overlap of a match
----@param low number  predictions with lower overlaps are background
+---@param high number  a prediction with at least this overlap is matched with the true box
+---@param low number  a prediction with a lower overlap is background
 ---@param keeps_best? boolean  whether the best predictions of each true box are matched anyway
 ---@return Tensor  (predictions) the position of the true box, BACKGROUND or BETWEEN
 function M.match(quality, high, low, keeps_best)
@@ -67,7 +68,7 @@ function M.match(quality, high, low, keeps_best)
    return torch.where(is_best, all, matches)
 end
 
---- Chooses random samples among positive and negative ones.
+--- Chooses random samples from positive and negative elements.
 ---@param is_positive Tensor  (n) booleans
 ---@param is_negative Tensor  (n) booleans
 ---@param count integer  the number of samples
@@ -91,7 +92,7 @@ local function check_boxes(title, which, boxes)
    if not is_tensor or boxes:dim() ~= 2 or boxes:size(2) ~= 4 or not boxes:is_floating_point() then
       args.refuse(title, which .. ".boxes", "floating numbers of shape (n, 4)", boxes)
    end
-   -- Comparisons with NaN are false, so a box with NaN counts as flat.
+   -- Comparisons with NaN are false, so a box with NaN counts as empty.
    local is_flat = boxes:narrow(2, 3, 2):gt(boxes:narrow(2, 1, 2)):logical_not():any(2)
    if is_flat:any():item() then
       local box = boxes[is_flat:nonzero()[{1, 1}]:item()]:tolist()
@@ -116,7 +117,7 @@ local function check_labels(title, which, target, first, last)
    end
 end
 
--- Checks a field of a target that a mask or keypoint branch needs.
+-- Checks the field `further` of a target, which a mask or keypoint branch needs.
 local function check_further(title, which, target, further, image)
    local value, count = target[further], target.boxes:size(1)
    if not torch.is_tensor(value) or value:dim() ~= 3 or value:size(1) ~= count

@@ -80,11 +80,12 @@ local defaults <const> = {
    box_batch_size_per_image = 512, box_positive_fraction = 0.25,
 }
 
--- The options that have no default.
+-- The options that have no default value.
 local further <const> = {min_size = true, rpn_anchor_generator = true, rpn_head = true,
    box_roi_pool = true, box_head = true, box_predictor = true, bbox_reg_weights = true}
 
--- Reads the options of a model. `own` and `more` are the options of its class.
+-- Checks the options of a model, and adds defaults. `own` has the defaults of its class, and `more`
+-- the names of further options.
 local function options_of(title, options, own, more)
    local all = {}
    for _, given in ipairs {defaults, own or {}} do
@@ -93,7 +94,8 @@ local function options_of(title, options, own, more)
    return args.over_defaults(title, options or {}, all, {}, further, more or {})
 end
 
--- Returns a layer that cuts regions of `size` cells out of the feature maps of a backbone.
+-- Returns a layer that cuts regions out of the feature maps of a backbone, and pools each region to
+-- `size` x `size` cells.
 local function region_pool(title, backbone, size)
    local names = {}
    if math.type(backbone.levels) ~= "integer" then
@@ -286,8 +288,9 @@ local function is_trained(options)
    return options.weights ~= nil or options.weights_backbone ~= nil
 end
 
--- Returns the function that makes a ResNet's normalisations. With pretrained weights, they are
--- frozen. For weights of whole models of the first version, eps is 0, as in their training.
+-- Returns the function that creates the normalisations of the backbone. If there are pretrained
+-- weights, they are frozen. With weights of a whole model of the first version, eps is 0, as in the
+-- training of these weights.
 local function norm_of(options, row)
    if options.norm_layer then return options.norm_layer end
    if row.is_v2 or not is_trained(options) then return nn.BatchNorm2d end
@@ -313,7 +316,7 @@ function M.backbone(options, row, title, o)
    return backbones.resnet_pyramid(make(own), title, o)
 end
 
--- The options of builders that the classes do not have.
+-- The options of builders that are not options of the models' classes.
 M.own_options = {num_classes = true, weights = true, weights_backbone = true, norm_layer = true,
    trainable_backbone_layers = true}
 

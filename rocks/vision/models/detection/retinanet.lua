@@ -35,7 +35,7 @@ local function body(model, channels, norm)
    return conv
 end
 
--- The bias for which the sigmoid is 0.01.
+-- With this bias, the initial probability of an object is 0.01.
 local unlikely <const> = -math.log(99)
 
 local Classes = class.class("vision.models.detection.RetinaNetClassificationHead", nn.Module)

@@ -1,5 +1,5 @@
 -- roi_heads.lua - the second stage of the R-CNN family. It classifies proposals and refines their
--- boxes; further branches predict masks and keypoints of the boxes.
+-- boxes. Optional branches predict the masks and keypoints of the boxes.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -80,10 +80,10 @@ local take_heads = args.signature [[vision.models.detection.RoIHeads(box_roi_poo
    score_thresh: number = 0.05, nms_thresh: number = 0.5, detections_per_img: count = 100)]]
 
 --- Cuts proposals out of feature maps by `box_roi_pool`, computes their features by `box_head`, and
---- their classes and boxes by `box_predictor`. At most `detections_per_img` boxes remain, which
---- have a probability above `score_thresh` and overlap by at most `nms_thresh`. In training, a
---- proposal whose overlap with a true box is at least `fg_iou_thresh` has the box's class, and
---- proposals with an overlap below `bg_iou_thresh` are background. The losses use
+--- their classes and boxes by `box_predictor`. Of the boxes that have a probability above
+--- `score_thresh` and overlap by at most `nms_thresh`, the best `detections_per_img` are returned.
+--- In training, a proposal whose overlap with a true box is at least `fg_iou_thresh` has the box's
+--- class, and proposals with an overlap below `bg_iou_thresh` are background. The losses use
 --- `batch_size_per_image` proposals, of which at most the fraction `positive_fraction` are objects.
 --- `bbox_reg_weights` multiply the offsets of the centre (two) and of the size (two). The fields
 --- mask_roi_pool, mask_head and mask_predictor, or the corresponding fields with keypoint_, add a
@@ -125,7 +125,8 @@ function RoIHeads:__init(...)
 end
 
 -- Chooses the proposals for the losses of an image. Returns the proposals, their labels, the
--- positions of their true boxes and the offsets of these boxes. Label 1 is the background.
+-- positions of the true boxes that they match, and the offsets of these boxes from the proposals.
+-- Label 1 is the background.
 function RoIHeads:_samples(proposals, target)
    local true_boxes = target.boxes:to(proposals.dtype)
    proposals = torch.cat {proposals, true_boxes}
@@ -149,7 +150,7 @@ function RoIHeads:_samples(proposals, target)
       proposals, self.bbox_reg_weights)
 end
 
--- Returns the losses of classes and boxes over all images.
+-- Returns a table of the losses of classes and of boxes, computed over the proposals of all images.
 local function losses_of(scores, offsets, labels, truths)
    local n, classes = scores:size(1), scores:size(2)
    local positive = labels:gt(1):nonzero():squeeze(2)
@@ -182,9 +183,9 @@ function RoIHeads:_detections(scores, offsets, proposals, size)
    return {boxes = all, labels = labels, scores = scores}
 end
 
--- Returns the output of a branch for all boxes of all images, and the lists of boxes, labels and
--- matches. In training, the boxes are the proposals that are objects; otherwise they are the
--- detections.
+-- Runs the branch `name` ("mask" or "keypoint") on all boxes of all images. Returns its output and
+-- a table with the list `boxes`, and in training the list `matches`. In training, the boxes are the
+-- proposals that are objects; otherwise they are the detections.
 function RoIHeads:_branch(name, maps, sizes, samples, detections)
    local own = {boxes = {}, matches = {}}
    for i = 1, #sizes do
@@ -200,8 +201,8 @@ function RoIHeads:_branch(name, maps, sizes, samples, detections)
    return self[name .. "_predictor"](self[name .. "_head"](regions)), own
 end
 
--- Calls visit(detection, first, count) for each detection; its rows are the `count` rows from
--- `first` on.
+-- Calls visit(detection, first, count) for each detection. Its boxes have the rows first to first +
+-- count - 1 in a tensor with the rows of all detections.
 local function each(detections, visit)
    local first = 1
    for _, detection in ipairs(detections) do

@@ -1,5 +1,6 @@
--- rpn.lua - the region proposal network (Ren et al., 2015). It scores anchors as objects or
--- background, and returns the best anchors as proposals.
+-- rpn.lua - the region proposal network (Ren et al., 2015). It computes how likely each anchor
+-- contains an object, and returns the most likely anchors, moved by predicted offsets, as
+-- proposals.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -55,7 +56,7 @@ function RPNHead:forward(maps)
    return scores, offsets
 end
 
---- Returns the predictions for all positions of a map as rows.
+--- Returns the predictions of a map, with a row for each anchor of each position.
 ---@param map Tensor  (N, anchors * columns, H, W)
 ---@param columns integer
 ---@return Tensor  (N, H * W * anchors, columns)
@@ -70,14 +71,15 @@ local take_network = args.signature [[vision.models.detection.RegionProposalNetw
    post_nms_top_n: table, nms_thresh: number, score_thresh: number = 0)]]
 
 --- Scores the anchors of `anchor_generator` by `head`, and returns the best anchors as proposals.
---- First, the `pre_nms_top_n` anchors with the highest scores are taken from each map. Then those
---- that overlap with a better one by more than `nms_thresh`, or have a probability below
---- `score_thresh`, are removed, and the best `post_nms_top_n` remain. Both numbers are tables with
---- the fields `training` and `testing`. In training, an anchor whose overlap with a true box is at
---- least `fg_iou_thresh` is an object, and anchors with an overlap below `bg_iou_thresh` are
---- background. The losses use `batch_size_per_image` anchors, of which at most the fraction
---- `positive_fraction` are objects. The call takes the batch of GeneralizedRCNNTransform, a list of
---- maps and the targets. It returns the proposals (n, 4) of each image and a table of losses.
+--- First, the `pre_nms_top_n` anchors with the highest scores are taken from each map. Then anchors
+--- that have a probability below `score_thresh`, or overlap with a better anchor by more than
+--- `nms_thresh`, are removed. The best `post_nms_top_n` remain. `pre_nms_top_n` and
+--- `post_nms_top_n` are tables with the fields `training` and `testing`. In training, an anchor
+--- whose overlap with a true box is at least `fg_iou_thresh` is an object, and anchors with an
+--- overlap below `bg_iou_thresh` are background. The losses use `batch_size_per_image` anchors, of
+--- which at most the fraction `positive_fraction` are objects. The call takes the batch of
+--- GeneralizedRCNNTransform, a list of maps and the targets. It returns the proposals (n, 4) of
+--- each image and a table of losses.
 ---
 ---     local detection = torch.vision.models.detection
 ---     local anchors = detection.AnchorGenerator({{16}}, {1})
@@ -111,8 +113,8 @@ end
 
 local plain <const> = {1, 1, 1, 1}
 
--- Returns the best proposals in an image, in decreasing order of score. `scores` (n) and `all` (n,
--- 4) belong to the anchors of all maps; `counts` has the number of anchors of each map.
+-- Returns the best proposals in an image, in decreasing order of score. `scores` (n) and the boxes
+-- `all` (n, 4) belong to the anchors of all maps. `counts` has the number of anchors of each map.
 function RegionProposalNetwork:_best(scores, all, counts, size)
    local mode = self.training and "training" or "testing"
    local kept, levels, first = {}, {}, 0
@@ -133,8 +135,8 @@ function RegionProposalNetwork:_best(scores, all, counts, size)
    return all:index_select(1, best)
 end
 
--- Chooses the anchors for the losses of an image. Returns their positions, the number of them that
--- are objects, and the offsets of the true boxes from the anchors that are objects.
+-- Chooses the anchors for the losses of an image. Returns their positions, the number of anchors
+-- that are objects, and the offsets of the true boxes from these anchors.
 function RegionProposalNetwork:_samples(anchors, true_boxes)
    local matches
    if true_boxes:size(1) > 0 then

@@ -1,5 +1,5 @@
--- ssd.lua - SSD (Liu et al., 2015) and its light form (Sandler et al., 2018): one-stage detectors
--- for images of a fixed size.
+-- ssd.lua - SSD (Liu et al., 2015) and its smaller variant SSDlite (Sandler et al., 2018):
+-- one-stage detectors for images of a fixed size.
 
 local torch = require "tlua"
 local anchors = require "tlua.vision.models.detection.anchors"
@@ -22,7 +22,8 @@ local M = {}
 
 -- Heads -------------------------------------------------------------------------------------------
 
--- Has a layer for each map, which predicts the given number of columns for each anchor.
+-- Predicts `columns` numbers for each anchor. It has one layer for each map; the list `counts` has
+-- the number of anchors at a position of each map.
 local Scores = class.class("vision.models.detection.SSDScoringHead", nn.Module)
 
 function Scores:__init(channels, counts, columns, make)
@@ -62,7 +63,7 @@ local function normal(model)
    return model
 end
 
--- Calls blocks one after another. Returns the list of their outputs.
+-- Calls blocks one after another. Appends the output of each block to `list`, and returns the list.
 local function chain(blocks, input, list)
    for _, block in ipairs(blocks) do
       input = block(input)
@@ -74,14 +75,16 @@ end
 local VGGBody = class.class("vision.models.detection.SSDFeatureExtractorVGG", nn.Module)
 VGGBody.out_channels = {512, 1024, 512, 256, 256, 256}
 
--- Returns a 1x1 and a 3x3 convolution. The 3x3 convolution has stride 2 or no padding.
+-- Returns a 1x1 and a 3x3 convolution, each followed by ReLU. The 3x3 convolution shrinks the map:
+-- it has stride 2 or no padding.
 local function shrinking(inputs, hidden, outputs, stride)
    return nn.Sequential(nn.Conv2d(inputs, hidden, 1), nn.ReLU {inplace = true},
       nn.Conv2d(hidden, outputs, 3, {stride = stride, padding = stride - 1}),
       nn.ReLU {inplace = true})
 end
 
--- `features` are the layers of VGG-16. The fourth of its five poolings is layer 24.
+-- `features` are the layers of VGG-16. Layer 24 is the fourth of the five poolings; the first map
+-- is computed by the layers before it.
 function VGGBody:__init(features)
    self.scale_weight = nn.Parameter(torch.full({512}, 20.0))
    features[17].ceil_mode = true
@@ -104,7 +107,7 @@ function VGGBody:forward(input)
    return chain(self.extra, map, {self.scale_weight:view(1, -1, 1, 1) * F.normalize(map, 2, 2)})
 end
 
--- The layers of a block except the first. They keep their positions in the block as names.
+-- All layers of a block except the first. Their names are their positions in the block.
 local Rest = class.class("vision.models.detection.SSDLiteRest", nn.Module)
 
 function Rest:__init(block)
@@ -120,7 +123,8 @@ end
 local MobileBody = class.class("vision.models.detection.SSDLiteFeatureExtractorMobileNet",
    nn.Module)
 
--- `middle` is the block whose first layer computes the first map.
+-- Splits the features of a MobileNet. The first map is the output of the first layer of block
+-- `middle`.
 function MobileBody:__init(features, middle, norm)
    local first, second = nn.Sequential(), nn.Sequential()
    for i = 1, middle - 1 do first:add(features[i]) end
@@ -205,7 +209,8 @@ function SSD:_labels() return 2, self.head.classification_head.num_columns end
 
 local weights <const> = {10, 10, 5, 5}
 
--- Returns the position of each anchor's true box. The best anchor of a true box is always matched.
+-- Returns the position of each anchor's true box, or matching.BACKGROUND. The anchor with the
+-- largest overlap is matched with a true box even if the overlap is small.
 function SSD:_match(all, target)
    local matches = dense.match(all, target, self.iou_thresh, self.iou_thresh, false)
    local n = target.boxes:size(1)
@@ -215,8 +220,8 @@ function SSD:_match(all, target)
    return matches
 end
 
--- Returns a mask of the background anchors with the largest losses. There are `negatives` times as
--- many of them as objects.
+-- Returns a mask of the background anchors with the largest losses. Each image has `negatives`
+-- times as many of these as anchors that are objects.
 function SSD:_hardest(cost, is_object)
    local limit = is_object:sum(2, true):to(cost.dtype) * self.negatives
    local order = select(2, cost:masked_fill(is_object, -math.huge):sort(2, true))

@@ -63,7 +63,8 @@ local function normalized(image, mean, std)
       / torch.tensor(std, options):view(-1, 1, 1)
 end
 
--- Scales boxes or points with the image. Their coordinates are in the order x, y, x, y, ...
+-- Scales boxes or points as their image was scaled, from the size `from` to the size `to`. Their
+-- coordinates have the order x, y, x, y, ...
 local function scaled(points, from, to)
    local options = {dtype = points.dtype, device = points.device}
    local x, y = to[2] / from[2], to[1] / from[1]
@@ -101,7 +102,8 @@ function GeneralizedRCNNTransform:_resize(image, target)
    return image, copy
 end
 
--- Puts images into one batch. Smaller images are padded with zeros at the right and at the bottom.
+-- Puts images into one batch, whose sides are multiples of `divisor`. Smaller images are padded
+-- with zeros at the right and at the bottom.
 local function batch_of(images, divisor)
    local height, width = 0, 0
    for _, image in ipairs(images) do

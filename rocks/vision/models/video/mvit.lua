@@ -1,5 +1,6 @@
 -- mvit.lua - multiscale vision transformers v1 and v2. Queries, keys and values are pooled, so that
--- the resolution decreases while the number of channels grows (Fan et al., 2021; Li et al., 2021).
+-- the resolution decreases from stage to stage while the number of channels grows (Fan et al.,
+-- 2021; Li et al., 2021).
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -37,7 +38,8 @@ local function product(list)
    return result
 end
 
--- Returns a pool that convolves each channel separately, or nil if it would keep the size.
+-- Returns a module that pools by convolving each channel separately. Returns nil if it would not
+-- change the size.
 local function convolution_pool(channels, kernel, stride)
    if product(kernel) * product(stride) == 1 then return nil end
    return Pool(nn.Conv3d(channels, channels, kernel, {stride = stride, groups = channels,
@@ -46,8 +48,8 @@ end
 
 -- Relative positions ------------------------------------------------------------------------------
 
--- Returns a row of a table of relative positions for each pair of `nq` queries and `nk` keys along
--- one side, as (nq, nk, channels).
+-- Selects a row of a table of relative positions for each pair of `nq` queries and `nk` keys along
+-- one side. Returns the rows as (nq, nk, channels).
 local function positions(rows, nq, nk)
    local count = 2 * math.max(nq, nk) - 1
    if rows:size(1) ~= count then
@@ -59,8 +61,8 @@ local function positions(rows, nq, nk)
    return rows:index_select(1, (q - k):long():flatten() + 1):view(nq, nk, -1)
 end
 
--- Returns the terms that relative positions add to the attention, (N, heads, 1 + queries, 1 +
--- keys).
+-- Returns the terms for relative positions, (N, heads, 1 + queries, 1 + keys), which are added to
+-- the attention scores.
 local function relative(attention, q, q_size, k_size)
    local n, heads, _, channels = table.unpack(q.shape)
    local qt, qh, qw = table.unpack(q_size)
@@ -78,7 +80,8 @@ end
 
 local Attention = class.class("vision.models.video.MultiscaleAttention", nn.Module)
 
--- `size` has the input's numbers of frames, rows and columns, and `o` is the row of the block.
+-- `size` has the numbers of frames, rows and columns of the input, and `o` is the description of
+-- the block by block_rows.
 function Attention:__init(inputs, outputs, size, o, is_v2, dropout)
    local channels = outputs // o.heads
    self.heads, self.is_v2 = o.heads, is_v2
@@ -110,7 +113,7 @@ function Attention:forward(input, size)
    local attention = (q * q:size(4) ^ -0.5):matmul(k:transpose(3, 4))
    if self.is_v2 then attention = attention + relative(self, q, size, k_size) end
    local x = attention:softmax(-1):matmul(v)
-   if self.is_v2 then -- adds the queries to all outputs except the class token
+   if self.is_v2 then -- the queries are added to all outputs except that of the class token
       x = torch.cat({x:narrow(3, 1, 1), x:narrow(3, 2, x:size(3) - 1)
          + q:narrow(3, 2, q:size(3) - 1)}, 3)
    end
@@ -151,7 +154,7 @@ end
 
 -- The model ---------------------------------------------------------------------------------------
 
--- Adds the class token and, in version 1, the embeddings of positions.
+-- Adds the class token to the tokens and, in version 1, the embeddings of positions.
 local Encoding = class.class("vision.models.video.PositionalEncoding", nn.Module)
 
 function Encoding:__init(channels, size, is_v2)
@@ -172,8 +175,9 @@ function Encoding:forward(input)
    return x + torch.cat {self.class_pos:unsqueeze(1), places}
 end
 
--- Returns the rows that describe the 16 blocks. A stage ends where queries are pooled. The number
--- of channels grows in this block (version 2), or in the block before it (version 1).
+-- Returns a list with a table for each of the 16 blocks. Queries are pooled in the first block of a
+-- stage. The number of channels grows in this block (version 2), or in the block before it (version
+-- 1).
 local function block_rows(is_v2)
    local stage_of, rows = {1, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 4, 4}, {}
    local kv = {8, 4, 2, 1}
