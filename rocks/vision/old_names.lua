@@ -1,9 +1,9 @@
--- old_names.lua - the names of parameters in earlier versions of torchvision, whose files are still
--- in use.
+-- old_names.lua - old names of parameters. Files of earlier versions of torchvision, which are
+-- still in use, contain these names.
 
---- Lets a module load state dicts whose names come from an earlier version.
+--- Lets a module load state dicts that have the names of an earlier version.
 ---@param module nn.Module
----@param names table<string, string>  maps old names to names; both have positions from 0
+---@param names table<string, string>  maps old names to new names; numbers in both count from 0
 return function(module, names)
    module:register_load_state_dict_pre_hook(function(_, state, prefix)
       for old, new in pairs(names) do

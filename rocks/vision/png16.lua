@@ -1,19 +1,22 @@
--- png16.lua - decodes PNG files of 16 bits per channel (PNG specification, third edition), which
--- the core's decoder reduces to 8 bits. Data are inflated by zlib, which is found at run time.
+-- png16.lua - decodes PNG files of 16 bits per channel (PNG specification, third edition), since
+-- the core's decoder reduces such files to 8 bits. zlib, which is found at run time, inflates the
+-- data.
 
 local torch = require "tlua"
 
 local M = {}
 
 local most_pixels <const> = 1 << 28
-local channels_of <const> = {[0] = 1, [2] = 3, [4] = 2, [6] = 4} -- by the type of colour
--- The first row and column and the steps of the passes of an interlaced image.
+-- the number of channels for each colour type of the file
+local channels_of <const> = {[0] = 1, [2] = 3, [4] = 2, [6] = 4}
+-- For each pass of an interlaced image: the first row, the first column, the distance between rows
+-- and the distance between columns.
 local passes <const> = {{0, 0, 8, 8}, {0, 4, 8, 8}, {4, 0, 8, 4}, {0, 2, 4, 4}, {2, 0, 4, 2},
    {0, 1, 2, 2}, {1, 0, 2, 1}}
 
 local function fail(message, ...) error({message = message:format(...)}, 0) end
 
--- Returns the content of the header and of all data chunks.
+-- Returns the content of the header chunk, and the joined content of all data chunks.
 local function chunks_of(text)
    local at, header, data = 9, nil, {}
    while true do
@@ -33,8 +36,8 @@ local function chunks_of(text)
    return header, table.concat(data)
 end
 
--- The functions return the sum of a filtered byte and its prediction from the bytes to the left,
--- above, and above to the left.
+-- For each type of filter, a function that returns the sum of a filtered byte and a prediction. The
+-- prediction is computed from the bytes to the left, above, and above to the left.
 local filters <const> = {
    [0] = function(x) return x end,
    function(x, left) return x + left end,
@@ -49,10 +52,11 @@ local filters <const> = {
    end,
 }
 
-local piece <const> = 4096 -- the number of bytes that become a string at once
+local piece <const> = 4096 -- the number of bytes that are joined to a string at once
 
--- Undoes the filters of a pass: `height` rows of `width` bytes. `near` is the distance to the byte
--- on the left. Returns the bytes, and the position after the pass.
+-- Undoes the filters of a pass of `height` rows of `width` bytes, which begins at position `at`.
+-- `near` is the distance to the byte of the pixel to the left. Returns the bytes, and the position
+-- after the pass.
 local function unfilter(text, at, height, width, near)
    local above, out = {}, {}
    for i = 1 - near, width do above[i] = 0 end
@@ -112,7 +116,7 @@ local function image_of(text)
    return image:to "uint16"
 end
 
---- Returns whether a text begins as a PNG file of 16 bits per channel does.
+--- Returns whether a text begins like a PNG file of 16 bits per channel.
 ---@param text string  at least the first 25 bytes
 ---@return boolean
 function M.fits(text) return text:find "^\x89PNG\r\n\x1a\n....IHDR........\x10" ~= nil end

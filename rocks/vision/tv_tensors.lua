@@ -13,8 +13,8 @@ local prefix <const> = "vision.tv_tensors."
 
 local TVTensor = class.class(prefix .. "TVTensor")
 
--- A field is looked up in the object, then in its class, and then in its tensor. Methods of the
--- tensor are called with the tensor instead of the object.
+-- A field that the object does not have is looked up in the object's class, and then in its tensor.
+-- Methods of tensors are called with the tensor instead of the object.
 class.index_by(TVTensor, function(cls)
    return function(self, key)
       local value = cls[key]
@@ -27,7 +27,8 @@ class.index_by(TVTensor, function(cls)
    end
 end)
 
-TVTensor.format = false -- only boxes have a format, so other classes have false
+-- only boxes have a format; false keeps other classes from finding a field of the tensor
+TVTensor.format = false
 
 local function to_tensor(title, data)
    if type(data) == "table" and not getmetatable(data) then return torch.tensor(data) end
@@ -35,7 +36,8 @@ local function to_tensor(title, data)
    return data
 end
 
--- Returns an object of the same class with another tensor and with changed fields.
+-- Returns an object of the same class with another tensor and with the fields in `changes`. Other
+-- fields are copied.
 local function like(object, data, changes)
    local copy = setmetatable({}, getmetatable(object))
    for key, value in next, object do copy[key] = value end
@@ -60,7 +62,7 @@ function TVTensor:__tostring()
    return ("%s(%s%s)"):format(self.__name:match "[^.]+$", tostring(self.data), table.concat(fields))
 end
 
--- Defines a class of tensors that have at least `dims` dimensions.
+-- Completes a class of objects whose tensors have at least `dims` dimensions.
 local function define(Class, name, kind, dims, shape)
    local title = prefix .. name
    local take = args.signature(title .. "(data: any)")

@@ -17,7 +17,8 @@ local function stretch(images, range)
    return images:clamp(low, high):sub(low):div(math.max(high - low, 1e-5))
 end
 
--- Returns a tensor or a list of images as one batch (N, C, H, W). Images of one channel get three.
+-- Returns a tensor or a list of images as one batch (N, C, H, W). Images of one channel are
+-- repeated to three channels.
 local function batch_of(title, images)
    if type(images) == "table" and not torch.is_tensor(images) then
       if #images == 0 then args.refuse(title, "tensor", "at least one image", images) end
@@ -68,7 +69,7 @@ end
 local take_grid = args.signature("vision.utils.make_grid(tensor: any, " .. grid_parameters .. ")")
 
 --- Arranges a batch of images in rows, side by side, and returns them as one picture. Images of one
---- channel become grey images of three channels.
+--- channel are repeated to three channels.
 ---
 ---     local grid = torch.vision.utils.make_grid(torch.zeros(6, 3, 4, 4), 3)
 ---     print(grid.shape)

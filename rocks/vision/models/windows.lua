@@ -1,12 +1,12 @@
--- windows.lua - functions that the transformers with windows have in common: they number the
--- relative positions of pixels in a window, and look up the attention's biases.
+-- windows.lua - functions that the transformers with windows share. They number the relative
+-- positions of pixels in a window, and look up the biases of these positions for attention.
 
 local torch = require "tlua"
 
 local M = {}
 
 --- Returns the number of the relative position for each pair of pixels in a window. The numbers
---- begin with 0, as in torchvision's states.
+--- begin with 0, as in torchvision's state dicts.
 ---@param height integer
 ---@param width integer
 ---@return Tensor  (height * width, height * width) int64
@@ -19,8 +19,8 @@ function M.relative_positions(height, width)
    return (dy * (2 * width - 1) + dx):long():to(torch.get_default_device())
 end
 
---- Looks up rows of a table by their positions, and returns them as the biases of the attention
---- heads.
+--- Returns the biases of the attention heads for all pairs of pixels, which are rows of a table of
+--- learnt values.
 ---@param values Tensor  (rows, heads)
 ---@param positions Tensor  positions that count from 0
 ---@param n integer  the number of pixels in a window

@@ -1,5 +1,5 @@
 -- boxes.lua - functions of boxes, which are rows of a tensor (n, 4) with the corners x1, y1, x2,
--- y2: areas, overlaps, conversions, and the choice of the best among overlapping boxes.
+-- y2. They compute areas and overlaps, convert formats, and choose the best of overlapping boxes.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -55,7 +55,8 @@ function M.box_area(...)
    return column(boxes, 3) * column(boxes, 4)
 end
 
--- Returns the common area of each pair of n and m boxes, and the area of the union of each pair.
+-- Returns the common area of each of n boxes `a` with each of m boxes `b`, and the area of the
+-- union of the two boxes, as tensors (n, m).
 local function overlaps(a, b)
    local low = torch.maximum(a:unsqueeze(2):narrow(3, 1, 2), b:unsqueeze(1):narrow(3, 1, 2))
    local high = torch.minimum(a:unsqueeze(2):narrow(3, 3, 2), b:unsqueeze(1):narrow(3, 3, 2))
@@ -85,8 +86,8 @@ local function distance_terms(a, b)
    return iou - squared_distances(a, b) / diagonals, iou
 end
 
--- Defines a function that compares two sets of boxes. `parameters` is the part of its signature
--- after the two boxes.
+-- Defines a function that compares each box of one set with each box of another. `parameters` is
+-- the part of the function's signature after the two sets.
 local function define_pairwise(name, parameters, fn)
    local title = "vision.ops." .. name
    local take = args.signature(("%s(boxes1: tensor, boxes2: tensor%s)"):format(title, parameters))
@@ -120,10 +121,10 @@ define_pairwise("box_iou", ", fmt: string = 'xyxy'", function(a, b)
 end)
 
 --- Returns the overlap of each box of one set with each box of another, as box_iou does, minus a
---- term: generalized_box_iou subtracts the fraction of the smallest box around both that neither
---- box covers; distance_box_iou subtracts the squared distance of the centres, divided by the
---- squared diagonal of this smallest box; complete_box_iou also subtracts a term for different
---- ratios of width and height.
+--- term: generalized_box_iou subtracts the part, between 0 and 1, of the smallest box around both
+--- boxes that neither box covers; distance_box_iou subtracts the squared distance of the centres,
+--- divided by the squared diagonal of this smallest box; complete_box_iou also subtracts a term for
+--- different ratios of width and height.
 ---
 ---     local ops = torch.vision.ops
 ---     local a = torch.tensor {{0.0, 0, 2, 2}}
@@ -291,7 +292,9 @@ local function check_scores(title, a)
    end
 end
 
--- Returns the positions of the boxes that are kept, in decreasing order of score.
+-- Suppresses overlapping boxes, for nms and batched_nms. If `groups` is given, only boxes of the
+-- same group suppress one another. Returns the positions of the boxes that are kept, in decreasing
+-- order of score.
 local function suppress(a, groups)
    local boxes, scores = a.boxes, a.scores
    if not boxes:is_floating_point() then boxes = boxes:float() end

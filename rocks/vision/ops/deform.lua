@@ -1,6 +1,6 @@
 -- deform.lua - deformable convolution. Each weight of the kernel reads the input at its own
--- position, which is computed from another input. grid_sample interpolates the values there, and
--- computes the gradients for the input and the positions.
+-- position, which is computed from another input. grid_sample interpolates the values at these
+-- positions, and computes the gradients of the input and of the positions.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -27,8 +27,8 @@ local function has_shape(value, expected)
    return true
 end
 
--- Returns the coordinates (k, output), along one side, at which the kernel reads the input if all
--- offsets are zero.
+-- Returns the coordinates (k, output) at which the kernel's k weights along one side read the input
+-- if all offsets are zero.
 local function places(like, k, output, stride, padding, dilation)
    local place = {dtype = like.dtype, device = like.device}
    return torch.arange(k, place):view(k, 1) * dilation

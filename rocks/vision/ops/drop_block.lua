@@ -9,8 +9,8 @@ local F = nn.functional
 
 local M = {}
 
--- Sets random blocks of a map to zero and scales the rest. `rank` is the number of spatial
--- dimensions.
+-- Sets random blocks of a map to zero, and scales the other cells. `rank` is the number of spatial
+-- dimensions, 2 or 3.
 local function drop(title, input, p, size, eps, rank)
    if input:dim() ~= rank + 2 then
       args.refuse(title, "input", ("a tensor of %d dimensions"):format(rank + 2), input)
@@ -29,7 +29,8 @@ local function drop(title, input, p, size, eps, rank)
       sides[i] = input:size(i + 2) - shape[i + 2] + 1
       wide[2 * rank - 2 * i + 1], wide[2 * rank - 2 * i + 2] = sides[i] - 1, sides[i] - 1
    end
-   -- a cell is dropped if a block begins at it, or less than a side before it
+   -- A cell is dropped if a block begins at this cell, or before it at a distance less than the
+   -- side of a block.
    local max_pool = rank == 2 and F.max_pool2d or F.max_pool3d
    noise = 1 - max_pool(F.pad(noise, wide), sides, {stride = 1})
    return input * (noise * (noise:numel() / (eps + noise:sum())))
@@ -53,8 +54,8 @@ local function define(rank)
 end
 
 --- Sets random square blocks of images (2d) or cubes of volumes (3d) to zero, so that a cell is
---- zero with a probability of about p, and scales the rest. If `training` is false, returns the
---- input.
+--- zero with a probability of about p, and scales the other cells. If `training` is false, returns
+--- the input.
 ---
 ---     local x = torch.ones(1, 1, 4, 4)
 ---     local drop = torch.vision.ops.drop_block2d

@@ -16,7 +16,8 @@ local convolution_parameters <const> = [[(in_channels: count, out_channels: coun
    norm_layer: callable|boolean = true, activation_layer: callable|boolean = true,
    dilation: integers = 1, inplace: boolean = true, bias: boolean?)]]
 
--- Returns the padding with which a convolution of stride 1 keeps the input's size.
+-- Returns the padding with which a convolution of stride 1 and odd kernel size keeps the input's
+-- size.
 local function same_padding(kernel, dilation)
    if type(kernel) == "number" and type(dilation) == "number" then
       return (kernel - 1) // 2 * dilation
@@ -53,10 +54,10 @@ local take_2d = args.signature("vision.ops.Conv2dNormActivation" .. convolution_
 local take_3d = args.signature("vision.ops.Conv3dNormActivation" .. convolution_parameters)
 
 --- A convolution from `in_channels` to `out_channels` in `groups`, a normalisation and an
---- activation, in this order. The default of `padding` keeps the size; `norm_layer` and
---- `activation_layer` are functions that make these layers (BatchNorm2d and ReLU by default), or
---- false for none; `inplace` lets the activation overwrite its input; `bias` is true by default if
---- there is no normalisation.
+--- activation, in this order. The default of `padding` keeps the size. `norm_layer` and
+--- `activation_layer` are functions that make the normalisation and the activation (BatchNorm2d and
+--- ReLU by default), or false for none. `inplace` lets the activation overwrite its input. `bias`
+--- is true by default if there is no normalisation.
 ---
 ---     local block = torch.vision.ops.Conv2dNormActivation(3, 8, {stride = 2})
 ---     print(#block, table.unpack(block(torch.zeros(1, 3, 8, 8)).shape))
@@ -73,9 +74,9 @@ function Conv2dNormActivation:__init(...)
    self.out_channels = a.out_channels
 end
 
---- Does the work of Conv2dNormActivation for videos and volumes (N, C, D, H, W): a convolution from
---- `in_channels` to `out_channels` in `groups`, with BatchNorm3d unless `norm_layer` makes another
---- normalisation, and ReLU unless `activation_layer` makes another activation.
+--- A Conv2dNormActivation for videos and volumes (N, C, D, H, W): a convolution from `in_channels`
+--- to `out_channels` in `groups`, a normalisation (BatchNorm3d, or the layer that `norm_layer`
+--- makes) and an activation (ReLU, or the layer that `activation_layer` makes).
 ---
 ---     local ops = torch.vision.ops
 ---     local block = ops.Conv3dNormActivation(3, 8, {kernel_size = {1, 3, 3}})
@@ -99,8 +100,9 @@ local take_squeeze = args.signature [[vision.ops.SqueezeExcitation(input_channel
    squeeze_channels: count, activation: callable?, scale_activation: callable?)]]
 
 --- Scales each of `input_channels` channels by a factor. Two layers with `squeeze_channels`
---- channels between them compute the factors from the means of all channels. `activation` and
---- `scale_activation` make the layers after them: ReLU and Sigmoid by default.
+--- channels between them compute the factors from the means of all channels. `activation` makes the
+--- layer after the first of them (ReLU by default), and `scale_activation` the layer after the
+--- second (Sigmoid by default).
 ---
 ---     local scale = torch.vision.ops.SqueezeExcitation(8, 2)
 ---     print(table.unpack(scale(torch.ones(1, 8, 4, 4)).shape))
@@ -244,7 +246,8 @@ local function check_depth(title, a)
    end
 end
 
--- Sets samples of the input, or the whole batch, to zero with probability p, and scales the rest.
+-- Sets single samples of the input (mode "row") or the whole batch (mode "batch") to zero with
+-- probability p, and divides the other samples by 1 - p.
 local function drop_samples(input, p, mode)
    local size = {}
    for i = 1, input:dim() do size[i] = i == 1 and mode == "row" and input:size(1) or 1 end
@@ -254,7 +257,7 @@ local function drop_samples(input, p, mode)
 end
 
 --- Sets the whole input (mode "batch") or single samples of it (mode "row") to zero with
---- probability p, and divides the rest by 1 - p. If `training` is false, returns the input.
+--- probability p, and divides everything else by 1 - p. If `training` is false, returns the input.
 ---
 ---     local x = torch.ones(2, 3)
 ---     print(torch.vision.ops.stochastic_depth(x, 0.5, "row", false) == x)

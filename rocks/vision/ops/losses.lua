@@ -1,4 +1,5 @@
--- losses.lua - losses of detectors: the focal loss, and losses for the overlap of pairs of boxes.
+-- losses.lua - losses of detectors: the focal loss of classes, and losses that grow as the overlap
+-- of two boxes shrinks.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -21,8 +22,8 @@ local take_focal = args.signature [[vision.ops.sigmoid_focal_loss(inputs: tensor
    alpha: number = 0.25, gamma: number = 2, reduction: string = 'none')]]
 
 --- Returns the binary cross-entropy of logits, with lower weights for easy examples: each loss is
---- multiplied by (1 - p)^gamma, where p is the probability of the target. Targets 1 are also
---- weighted by alpha and targets 0 by 1 - alpha, unless alpha is negative.
+--- multiplied by (1 - p)^gamma, where p is the probability of the target. If alpha is not negative,
+--- the losses of targets 1 are multiplied by alpha, and those of targets 0 by 1 - alpha.
 ---
 ---     local loss = torch.vision.ops.sigmoid_focal_loss
 ---     print(loss(torch.tensor {0.0}, torch.tensor {1.0}))
@@ -52,7 +53,7 @@ local function corners(boxes)
    return boxes:select(-1, 1), boxes:select(-1, 2), boxes:select(-1, 3), boxes:select(-1, 4)
 end
 
--- Returns the common area of each pair of boxes, and the area of its union.
+-- Returns the common area of the two boxes of each pair, and the area of their union.
 local function overlaps(a, b)
    local ax1, ay1, ax2, ay2 = corners(a)
    local bx1, by1, bx2, by2 = corners(b)
@@ -63,7 +64,7 @@ local function overlaps(a, b)
    return common, (ax2 - ax1) * (ay2 - ay1) + (bx2 - bx1) * (by2 - by1) - common
 end
 
--- Returns the width and height of the smallest box around each pair.
+-- Returns the width and height of the smallest box around the two boxes of each pair.
 local function hull(a, b)
    local ax1, ay1, ax2, ay2 = corners(a)
    local bx1, by1, bx2, by2 = corners(b)
@@ -71,7 +72,8 @@ local function hull(a, b)
       torch.maximum(ay2, by2) - torch.minimum(ay1, by1)
 end
 
--- Returns the distance loss of each pair of boxes, and its overlap.
+-- Returns the loss that distance_box_iou_loss defines for each pair of boxes, and the overlap of
+-- the two boxes.
 local function distance(a, b, eps)
    local common, union = overlaps(a, b)
    local iou = common / (union + eps)
@@ -83,7 +85,7 @@ local function distance(a, b, eps)
    return 1 - iou + centres / (width:square() + height:square() + eps), iou
 end
 
--- Defines a loss for pairs of boxes.
+-- Defines a loss that is a function of pairs of boxes. fn(a, b, eps) returns the loss of each pair.
 local function define_loss(name, fn)
    local title = "vision.ops." .. name
    local take = args.signature(title .. [[(boxes1: tensor, boxes2: tensor,
@@ -101,8 +103,8 @@ local function define_loss(name, fn)
    end
 end
 
---- Returns 1 minus the overlap of each pair of boxes, as it is defined by generalized_box_iou,
---- distance_box_iou and complete_box_iou.
+--- Returns a loss for each pair of boxes: 1 minus the overlap that generalized_box_iou,
+--- distance_box_iou or complete_box_iou defines.
 ---
 ---     local ops = torch.vision.ops
 ---     local a, b = torch.tensor {{0.0, 0, 2, 2}}, torch.tensor {{1.0, 0, 3, 2}}

@@ -17,10 +17,10 @@ local take_network = args.signature [[vision.ops.FeaturePyramidNetwork(in_channe
    out_channels: count, extra_blocks: callable?, norm_layer: callable?)]]
 
 --- Builds a pyramid. The call takes a list of maps, each half as large as the one before;
---- `in_channels_list` has their numbers of channels. To each map it adds the maps of lower
---- resolution, and brings all maps to `out_channels` channels. It returns a list of maps.
---- `extra_blocks(results, maps)` returns a longer list of results. `norm_layer` makes a
---- normalisation after each convolution.
+--- `in_channels_list` has their numbers of channels. All maps are brought to `out_channels`
+--- channels, and the enlarged maps of lower resolution are added to each map. The call returns the
+--- list of these sums, after a convolution. `extra_blocks(results, maps)` returns a longer list of
+--- results. `norm_layer` makes a normalisation after each convolution.
 ---
 ---     local fpn = torch.vision.ops.FeaturePyramidNetwork({4, 8}, 2)
 ---     local maps = fpn {torch.zeros(1, 4, 8, 8), torch.zeros(1, 8, 4, 4)}
@@ -109,8 +109,9 @@ local take_levels = args.signature [[vision.ops.LastLevelP6P7(in_channels: count
    out_channels: count)]]
 
 --- Adds two levels to the results of FeaturePyramidNetwork, by convolutions of stride 2 to
---- `out_channels`. Their input is the last result or, if `in_channels` differs from `out_channels`,
---- the last map of the body. An object of this class is a value of the option `extra_blocks`.
+--- `out_channels`. The first convolution takes the last result or, if `in_channels` differs from
+--- `out_channels`, the last map from which the pyramid was built. An object of this class is a
+--- value of the option `extra_blocks`.
 ---
 ---     local ops = torch.vision.ops
 ---     local fpn = ops.FeaturePyramidNetwork({4}, 2,
@@ -149,9 +150,10 @@ local take_align = args.signature [[vision.ops.MultiScaleRoIAlign(featmap_names:
 
 --- Computes roi_align over a pyramid, with the given `output_size` and `sampling_ratio`.
 --- `featmap_names` has the keys of the maps, the largest map first. Each box is cut from the level
---- that fits its size; a box with a side of `canonical_scale` is cut from the level
---- `canonical_level`. The call takes a table of feature maps, a list of boxes (n, 4) for each
---- image, and a list of the images' {height, width}.
+--- that fits its size: a box with sides of `canonical_scale` pixels is cut from level
+--- `canonical_level`, and larger boxes are cut from levels of lower resolution. The call takes a
+--- table of feature maps, a list of boxes (n, 4) for each image, and a list of the images' {height,
+--- width}.
 ---
 ---     local pool = torch.vision.ops.MultiScaleRoIAlign({1, 2}, 2, 2)
 ---     local maps = {torch.zeros(1, 3, 64, 64), torch.zeros(1, 3, 32, 32)}
@@ -172,8 +174,8 @@ function MultiScaleRoIAlign:__init(...)
    for key, value in pairs(take_align(...)) do self[key] = value end
 end
 
--- Returns the scales of the maps. They are powers of 2, computed from the sizes of the maps and of
--- the largest image.
+-- Returns the scales of the maps, which are the ratios of the sizes of the maps to the size of the
+-- largest image, rounded to powers of 2.
 local function scales_of(maps, sizes)
    local height = 0
    for _, size in ipairs(sizes) do height = math.max(height, size[1]) end

@@ -1,10 +1,10 @@
 -- roi.lua - cuts regions of interest out of feature maps and brings them to one size. roi_align
--- averages interpolated values, and roi_pool takes maxima of whole pixels. In the
--- position-sensitive forms ps_roi_align and ps_roi_pool (which takes means), each cell of the
--- result is computed from its own channels of the input.
+-- averages interpolated values, and roi_pool takes maxima of whole pixels. ps_roi_align and
+-- ps_roi_pool are position-sensitive: each cell of the result is computed from its own channels of
+-- the input. ps_roi_pool takes means instead of maxima.
 --
--- An aligned region is computed as the product of a sparse matrix with the feature map. The matrix
--- has the weight of each pixel in each cell.
+-- An aligned region is computed as the product of a sparse matrix with the feature map. A row of
+-- the matrix belongs to a cell, and has the weight of each pixel in this cell.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -22,9 +22,9 @@ local function pair(title, name, value)
    return list[1], list[2]
 end
 
--- Returns a list with {positions, boxes} for each image. Boxes are given as a list with a tensor
--- (n, 4) for each image, or as one tensor (n, 5), whose first column has the positions of the
--- images.
+-- Returns a list with {positions, boxes} for each image, where `positions` are the numbers of the
+-- image's boxes among all boxes. Boxes are given as a list with a tensor (n, 4) for each image, or
+-- as one tensor (n, 5), whose first column has the positions of the images.
 local function by_image(title, input, boxes)
    local count, parts, first = input:size(1), {}, 1
    if torch.is_tensor(boxes) then
@@ -71,7 +71,8 @@ local function check_input(title, input)
    if input:numel() == 0 then args.refuse(title, "input", "at least one value", input) end
 end
 
--- Puts the pieces of a result into the order of their boxes. Each piece is {positions, result}.
+-- Concatenates the pieces of a result, and puts the regions into the order of their boxes. Each
+-- piece is {positions, result}.
 local function in_order(pieces, input, shape)
    if #pieces == 0 then return input:new_zeros(shape) + input:sum() * 0 end
    if #pieces == 1 then return pieces[1][2]:contiguous() end
@@ -83,14 +84,15 @@ end
 
 -- Aligned regions ---------------------------------------------------------------------------------
 
--- Returns the pixels next to each sample, counted from 0, and their weights in the average of a
--- cell. Both have the shape (n, cells, 2 * per_cell). `low` has the first coordinate of each
--- region, and `cell` the size of its cells. A sample more than a pixel outside the map has weight
--- 0.
+-- Returns the two pixels next to each sample along one side, counted from 0, and their weights in
+-- the average of a cell, both as (n, cells, 2 * per_cell). `low` has the first coordinate of each
+-- region, and `cell` the size of its cells. A sample that is more than one pixel outside the map
+-- has weight 0.
 local function samples(low, cell, cells, per_cell, size)
    local like = {dtype = low.dtype, device = low.device}
    local function times(numbers) return cell:unsqueeze(2) * numbers:unsqueeze(1) end
-   -- summed in torchvision's order, as rounding decides whether a sample at an edge is outside
+   -- The terms are added in torchvision's order, since rounding decides whether a sample at an edge
+   -- is outside.
    local starts = low:unsqueeze(2) + times(torch.arange(cells, like))
    local inner = times(torch.arange(per_cell, like) + 0.5) / per_cell
    local at = starts:unsqueeze(3) + inner:unsqueeze(2)
@@ -105,14 +107,15 @@ local function samples(low, cell, cells, per_cell, size)
    return pixels:view(shape), weights:view(shape)
 end
 
--- Returns the pixels of an image (C, H, W) as rows of channels.
+-- Returns an image (C, H, W) as a matrix with a row for each pixel and a column for each channel.
 local function rows_of(image) return image:flatten(2):t():contiguous() end
 
--- the largest number of channels of a cell for which each channel has its own product
+-- The largest number of channels in each cell for which product_by_cell computes one product for
+-- each channel.
 local few_channels <const> = 6
 
--- Returns the product of a sparse matrix with an image whose cells have their own channels, (count,
--- C). The matrix has `count` rows, which are cells of regions. Its columns are the pixels of the
+-- Returns the product (count, C) of a sparse matrix with an image in which each cell has its own
+-- channels. The `count` rows of the matrix are cells of regions. Its columns are the pixels of the
 -- first cell's channel, then those of the second cell's channel, and so on.
 local function product_by_cell(image, pointers, pixels, weights, count, cells)
    local size = image:size(2) * image:size(3)
@@ -129,8 +132,8 @@ local function product_by_cell(image, pointers, pixels, weights, count, cells)
 end
 
 -- Returns the sums of the cells of n regions, (n, channels, height, width). Each sum is the product
--- of the image with a row of a sparse matrix, whose elements are `pixels` and `weights` (n, height,
--- width, count).
+-- of the image with a row of a sparse matrix: the elements of the row are in the columns `pixels`
+-- and have the values `weights`, both (n, height, width, count).
 local function sum_of_cells(image, pixels, weights, is_ps)
    local n, height, width, count = table.unpack(pixels.shape)
    local cells = n * height * width
@@ -143,7 +146,8 @@ local function sum_of_cells(image, pixels, weights, is_ps)
    return sums:view(n, height, width, -1):permute {1, 4, 2, 3}
 end
 
--- Returns the averages of n regions of one image: (n, channels, height, width).
+-- Returns the averages of the samples in each cell of n regions of one image: (n, channels, height,
+-- width). A cell has ny rows and nx columns of samples.
 local function average(image, boxes, height, width, ny, nx, is_aligned, is_ps)
    local n = boxes:size(1)
    local rows, columns = image:size(2), image:size(3)
@@ -152,7 +156,8 @@ local function average(image, boxes, height, width, ny, nx, is_aligned, is_ps)
    if not is_aligned then w, h = w:clamp_min(1), h:clamp_min(1) end
    local y, y_weights = samples(y1, h / height, height, ny, rows)
    local x, x_weights = samples(x1, w / width, width, nx, columns)
-   -- The elements of a cell are made contiguous before they are combined, which is faster.
+   -- Before y and x are combined, the elements of each cell are made contiguous, since the
+   -- combination is then faster.
    local function along_y(values)
       return values:view(n, height, 1, 2 * ny, 1):expand(n, height, 1, 2 * ny, 2 * nx)
          :reshape(n, height, 1, -1)
@@ -163,7 +168,8 @@ local function average(image, boxes, height, width, ny, nx, is_aligned, is_ps)
    end
    y = y * columns + 1
    if is_ps then
-      -- each cell reads its own channel, so the pixels of all earlier channels are skipped
+      -- Each cell reads its own channel, so the pixels of the channels of all earlier cells are
+      -- skipped.
       local size, like = rows * columns, {dtype = "int64", device = image.device}
       y = y + torch.arange(0, height, like):view(height, 1) * (width * size)
       x = x + torch.arange(0, width, like):view(width, 1) * size
@@ -175,10 +181,10 @@ end
 
 local most_samples <const> = 1 << 26 -- the largest number of samples of a region
 
--- Groups boxes with the given `sides` (n, 2), widths and heights, that need the same numbers of
--- samples. Returns a list of {ny, nx, positions, is_flat}. Without a sampling ratio, a cell has as
--- many samples in each direction as pixels. Flat boxes, which have a side of at most 0, get one
--- sample in each direction.
+-- Groups boxes that need the same numbers of samples. `sides` (n, 2) has their widths and heights.
+-- Returns a list of {ny, nx, positions, is_flat}. If the sampling ratio is not above 0, a cell has
+-- about one sample for each pixel. Flat boxes, which have a side of at most 0, get one sample in
+-- each cell.
 local function by_samples(title, sides, height, width, ratio)
    if ratio > 0 then return {{ratio, ratio}} end
    local groups, list = {}, {}
@@ -186,7 +192,8 @@ local function by_samples(title, sides, height, width, ratio)
       local across, down = side[1], side[2]
       local nx = math.max(1, math.ceil(across / width))
       local ny = math.max(1, math.ceil(down / height))
-      -- the product of integers could wrap around
+      -- The product is computed in floating-point numbers because a product of integers could wrap
+      -- around.
       if 1.0 * ny * nx * height * width > most_samples then
          torch.raise(("%s: boxes: expected at most %d samples for a box, got %s x %s of them; a "
             .. "sampling_ratio limits them"):format(title, most_samples, nx * width, ny * height))
@@ -202,7 +209,7 @@ local function by_samples(title, sides, height, width, ratio)
    return list
 end
 
--- Computes RoI Align for the boxes of all images; with is_ps, the position-sensitive variant.
+-- Computes the function roi_align for the boxes of all images, or ps_roi_align if is_ps is true.
 local function align(title, input, boxes, height, width, scale, ratio, is_aligned, is_ps)
    check_input(title, input)
    local pieces = {}
@@ -222,7 +229,7 @@ local function align(title, input, boxes, height, width, scale, ratio, is_aligne
             local chosen = which and own:index_select(1, which) or own
             local means = average(image, chosen, height, width, group[1], group[2], is_aligned,
                is_ps)
-            -- as in torchvision, roi_align takes no samples of flat boxes
+            -- As in torchvision, flat boxes have no samples in roi_align, so their cells are 0.
             if group[4] and not is_ps then
                means = means:masked_fill(torch.ones_like(means, {dtype = "bool"}), 0)
             end
@@ -238,10 +245,10 @@ local take_align = args.signature [[vision.ops.roi_align(input: tensor, boxes: a
    output_size: integers, spatial_scale: number = 1, sampling_ratio: integer = -1,
    aligned: boolean = false)]]
 
---- Returns regions of feature maps as cells, each the average of values interpolated at its
---- `sampling_ratio`^2 points; if this ratio is not above 0, there is a point for each pixel.
---- `aligned` shifts boxes by half a pixel, so that the centres of pixels are at integers. Only
---- `input` has a gradient.
+--- Returns regions of feature maps as cells. A cell is the average of values that are interpolated
+--- at `sampling_ratio`^2 points. If this ratio is not above 0, a cell has about one point for each
+--- pixel. `aligned` shifts boxes by half a pixel, so that the centres of pixels are at integers.
+--- Only `input` gets a gradient.
 ---
 ---     local x = torch.arange(0, 16, {dtype = "float32"}):view(1, 1, 4, 4)
 ---     local boxes = {torch.tensor {{0.0, 0, 2, 2}}}
@@ -262,7 +269,7 @@ function M.roi_align(...)
       a.aligned)
 end
 
--- Raises an error if the input's channels cannot be divided equally among the cells.
+-- Raises an error if the number of the input's channels is not a multiple of the number of cells.
 local function check_channels(title, input, height, width)
    local channels = input:size(2)
    if channels % (height * width) ~= 0 then
@@ -299,9 +306,9 @@ end
 
 -- Pooled regions ----------------------------------------------------------------------------------
 
--- Returns the first pixels and the ends of the cells of regions along one side, counted from 0, (n,
--- cells). Coordinates are rounded. They are computed in float32, so that pixels at the borders of
--- cells belong to the same cell as in torchvision.
+-- Returns two tensors (n, cells) for regions along one side: the first pixel of each cell, and the
+-- pixel after its last, both counted from 0. Coordinates are rounded. They are computed in float32,
+-- as in torchvision, so that pixels at the borders of cells belong to the same cells.
 local function cells_of(low, high, cells, size, is_ps)
    local function round(x) return torch.where(x:ge(0), (x + 0.5):floor(), (x - 0.5):ceil()) end
    local first = round(low)
@@ -318,8 +325,9 @@ end
 local most_values <const> = 1 << 22 -- the largest number of values that one reduction reads
 
 -- Calls reduce(image, cells) for groups of regions. Returns the concatenated results, (n, channels,
--- height, width). The tensors in `cells` have for each cell the position of its first pixel,
--- counted from 1, the number of its columns, and the number of its pixels (count).
+-- height, width). `cells` has three tensors with an element for each cell: `first`, the position of
+-- its first pixel, counted from 1; `columns`, the number of its columns; and `count`, the number of
+-- its pixels.
 local function pool(title, input, boxes, sizes, channels, is_ps, reduce)
    local height, width, scale = table.unpack(sizes)
    local rows, columns = input:size(3), input:size(4)
@@ -359,9 +367,9 @@ local function pool(title, input, boxes, sizes, channels, is_ps, reduce)
    return in_order(pieces, input, {0, channels, height, width})
 end
 
--- Returns the positions of pixels in an image with the given number of columns, counted from 1.
--- `cell` has the numbers of their cells, from 1, and k the numbers of the pixels within the cells,
--- from 0.
+-- Returns the positions, counted from 1, of pixels in an image with the given number of columns.
+-- For each pixel, `cell` has the number of its cell, from 1, and k has the number of the pixel
+-- within the cell, from 0.
 local function pixels_of(cells, cell, k, columns)
    -- Division is faster for floating-point numbers than for integers, and all of these quotients
    -- are exact.
@@ -373,7 +381,8 @@ end
 
 -- Returns the largest values of cells, (cells, channels). `maps` has a row of channels for each
 -- pixel. `pixels` has the first pixels of having[1] cells, followed by the second pixels of the
--- first having[2] cells, and so on. Of the `number` cells, those without pixels are 0.
+-- first having[2] cells, and so on. The cells without pixels, which come last among the `number`
+-- cells, are 0.
 local function largest_of(maps, pixels, having, number)
    local values, best, first = maps:detach(), maps:new_zeros(number, maps:size(2)), 1
    local has_grad = torch.is_grad_enabled() and maps.requires_grad
@@ -404,12 +413,12 @@ local function largest_of(maps, pixels, having, number)
 end
 
 -- Returns the largest value of each cell of an image (C, H, W), as (cells, C). A cell without
--- pixels gives 0, and a cell gives NaN only if all of its pixels are NaN. Of several equal values,
--- the first one gets the gradient.
+-- pixels gives 0, and a cell gives NaN only if all of its pixels are NaN. If the largest value
+-- occurs several times, its first occurrence gets the gradient.
 local function largest_values(image, cells)
    local number, like = cells.count:size(1), {dtype = "int64", device = image.device}
-   -- The cells with most pixels come first, so that for each k the cells with a k-th pixel are at
-   -- the beginning.
+   -- The cells are sorted by their numbers of pixels, so that the cells with at least k pixels are
+   -- at the beginning.
    local counts, order = cells.count:sort(1, true)
    local most = counts[1]:item()
    local having = number
@@ -427,7 +436,8 @@ local function largest_values(image, cells)
    return torch.cat(results, 2):index_select(1, order:argsort())
 end
 
--- Returns the mean of each cell in its own channels, (cells, C). Cells without pixels give 0.
+-- Returns the mean of each cell over its own channels of the image, as (cells, C). A cell without
+-- pixels gives 0.
 local function mean_values(image, cells, height, width)
    local count, like = cells.count, {dtype = "int64", device = image.device}
    local number, size = count:size(1), image:size(2) * image:size(3)
@@ -446,7 +456,8 @@ local take_pool = args.signature [[vision.ops.roi_pool(input: tensor, boxes: any
    output_size: integers, spatial_scale: number = 1)]]
 
 --- Returns regions of feature maps as cells. Each cell is the largest value of its pixels. Boxes
---- are rounded to whole pixels and include their ends. A cell outside the map is 0.
+--- are rounded to whole pixels, and the pixels x2 and y2 belong to them. A cell outside the map is
+--- 0.
 ---
 ---     local x = torch.arange(0, 16, {dtype = "float32"}):view(1, 1, 4, 4)
 ---     local boxes = {torch.tensor {{0.0, 0, 1, 1}}}

@@ -1,5 +1,6 @@
--- Tests transforms as objects: with the random numbers that torchvision has drawn, results equal those that
--- fixtures/augment.py has written; our random numbers are in their ranges; samples keep their structure.
+-- Tests transforms as objects. With the random numbers that torchvision has drawn, results must equal those that
+-- fixtures/augment.py has written. Our own random numbers must be in their ranges, and samples must keep their
+-- structure.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -89,7 +90,8 @@ describe("automatic augmentation", function()
          if drawn then
             count = count + 1
             local result = v2.AugMix():transform(image, drawn)
-            -- weights are added in float32, so a sum near an integer may be truncated to either of two values
+            -- The weighted sums are computed in float32, so a sum near an integer may be truncated to this integer or
+            -- to the one below.
             assert.is_true(largest(drawn.result, result, "augmix") <= 1)
             assert.is_true((drawn.result:int() - result:cpu():int()):ne(0):sum():item() <= 2)
          end
@@ -178,7 +180,7 @@ describe("random transforms", function()
             sums[key] = (sums[key] or 0) + x
          end
       end
-      assert.is_true(math.abs(sums.angle / n) < 5 * 30 / math.sqrt(3 * n)) -- allows five standard errors
+      assert.is_true(math.abs(sums.angle / n) < 5 * 30 / math.sqrt(3 * n)) -- the limits are five standard errors
       assert.is_true(math.abs(sums.mix / n - 0.5) < 5 * math.sqrt(1 / (12 * n)))
    end)
 

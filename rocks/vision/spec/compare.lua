@@ -4,10 +4,11 @@
 --       python rocks/vision/spec/reference.py /tmp $m && tlua rocks/vision/spec/compare.lua /tmp $m
 --    done
 --
--- Without arguments it prints the names of the models, otherwise a line for each model: its name, whether the keys
--- of the states are equal, and the largest relative differences of the outputs in evaluation and
--- training mode, and of the gradients. Differences are relative to the largest value of an output,
--- or to the length of a gradient and a thousandth of the longest gradient.
+-- Without arguments, the program prints the names of the models. Otherwise it prints a line for each model: its name,
+-- whether the keys of the state dicts are equal, and the largest differences of the outputs in evaluation mode, of the
+-- outputs in training mode, and of the gradients. Differences of outputs are relative to the largest value of an
+-- output. The difference of a gradient is relative to its length, or to a thousandth of the length of the longest
+-- gradient if that is larger.
 
 local torch = require "tlua"
 
@@ -28,7 +29,7 @@ local function options_of(name, image)
    return options
 end
 
--- Turns off dropouts and stochastic depth.
+-- Turns off dropout and stochastic depth, whose results are random.
 local function without_chance(model)
    for _, layer in ipairs(model:modules()) do
       local kind = torch.type(layer)
@@ -68,7 +69,9 @@ local function gradients_differ(model, saved)
    return worst, where
 end
 
---- Compares a model with a file. Returns whether the keys are equal, and the three differences.
+--- Compares a model with a file. Returns nil, the largest differences of the outputs in evaluation mode, of the outputs
+--- in training mode and of the gradients, and the name of the weight whose gradient differs most. Returns only a
+--- message if the keys of the state dicts differ.
 function M.compare(name, path)
    local saved, state = torch.load(path), {}
    for key, value in pairs(saved) do

@@ -138,7 +138,7 @@ describe("torch.vision.datasets", function()
       shell.write(base .. "Annotations/a1.xml", "<annotation><object></annotation>")
       assert.matches("Annotations/a1.xml: </annotation> does not end <object>",
          message_of(function() datasets.VOCDetection(folder, {image_set = "val"}):get(1) end))
-      -- the colours with the numbers 0, 1, 15, 20 and 255
+      -- the colours with the numbers 0, 1, 15, 20 and 255 in VOC's palette
       local colours = torch.tensor({{0, 128, 192, 0, 224}, {0, 0, 128, 64, 224}, {0, 0, 128, 128, 192}},
          {dtype = "uint8"})
       torch.save(colours:unsqueeze(2), base .. "SegmentationClass/a1.png")

@@ -1,5 +1,5 @@
--- Tests torch.vision.models.detection: detectors on a tiny backbone have the detections, losses and gradients that
--- fixtures/detection.py has written with torchvision; wrong images and targets are refused.
+-- Tests torch.vision.models.detection. Detectors on a tiny backbone must have the detections, losses and gradients that
+-- fixtures/detection.py has written with torchvision, and wrong images and targets must be refused.
 
 local torch = require "tlua"
 
@@ -30,8 +30,8 @@ local function fill(model)
    return model:double()
 end
 
--- A backbone with two maps of 32 channels, whose sides are a quarter and an eighth of the image's. If `levels` is 3, it
--- has a third map.
+-- A backbone with two maps of 32 channels, whose sides are a quarter and an eighth of the image's. If `levels` is 3,
+-- the backbone has a third map.
 local Body = torch.class("Body", nn.Module)
 
 function Body:__init(levels, channels)
@@ -73,7 +73,7 @@ function build.mask()
    })
 end
 
--- Computes heat maps for three points, with sides that are four times as long.
+-- Computes heat maps for three points. The sides of the heat maps are four times as long as those of the input.
 local Points = torch.class("Points", nn.Module)
 
 function Points:__init() self.kps_score_lowres = nn.ConvTranspose2d(8, 3, 4, {stride = 2, padding = 1}) end
@@ -106,7 +106,7 @@ end
 
 local images = {wave({3, 56, 50}, 0, 0.5) + 0.5, wave({3, 48, 64}, 1, 0.5) + 0.5}
 
--- Returns the targets of fixtures/detection.py.
+-- Returns the same targets as fixtures/detection.py uses.
 local function targets()
    local list = {}
    for i, rows in ipairs {{{4, 6, 30, 25}, {20, 10, 44, 50}, {2, 30, 18, 52}}, {{10, 8, 40, 36}}} do

@@ -1,5 +1,5 @@
--- Tests transforms that move images, masks, boxes and keypoints: results equal those that fixtures/geometry.py has
--- written with torchvision; integers are equal to the last bit.
+-- Tests transforms that move images, masks, boxes and keypoints. Results must equal those that fixtures/geometry.py has
+-- written with torchvision, and integers must be equal to the last bit.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -76,7 +76,7 @@ describe("transforms of places", function()
                local result = fn(value)
                local tensor = torch.is_tensor(result) and result or result.data
                local difference = largest(expected, tensor, what)
-               -- the rounding error of float32 coordinates is multiplied by fill values of 7 and 9
+               -- Coordinates in float32 have rounding errors, which fill values of 7 and 9 multiply.
                local limit = expected:is_floating_point() and 3e-5 or 0
                assert.is_true(difference <= limit, ("%s differs by %g"):format(what, difference))
                local new_size = saved[key .. "_" .. kind .. "_size"]
@@ -97,7 +97,7 @@ describe("transforms of places", function()
       assert.same({{0, 0, 0, 1}, {0, 0, 0, 0}, {0, 1, 0, 0}}, resized({3, 4}, {interpolation = "nearest"}))
    end)
 
-   -- torchvision 0.29 has computed the expected numbers
+   -- The expected numbers come from torchvision 0.29.
    it("resize bytes without antialiasing by sums of integers, and nearest pixels in float32", function()
       local x = (torch.arange(12) * 57 % 256):to("uint8"):view(1, 3, 4)
       local function resized(options) return f.resize(x, {4, 7}, options)[1]:tolist() end
@@ -119,7 +119,8 @@ describe("transforms of places", function()
    end)
 
    it("resize bytes by the same sums of integers in all sizes", function()
-      -- sizes around the 16 elements of a vector, and steps up to and above the longest that fits in it
+      -- The new widths are below, at and above the 16 elements of a vector. The steps between pixels are below, at and
+      -- above the longest step that fits in a vector.
       for _, case in ipairs {{1, 40, 16}, {2, 16, 16}, {3, 90, 33}, {5, 75, 16}, {1, 76, 16}, {3, 15, 20}, {7, 100, 15},
          {2, 40, 57}, {9, 333, 100}} do
          for _, mode in ipairs {"bilinear", "bicubic", "lanczos"} do

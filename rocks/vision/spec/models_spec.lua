@@ -1,5 +1,5 @@
--- Tests torch.vision.models: each builder's model has torchvision's number of parameters, and models with the weights
--- of fixtures/models.py have torchvision's outputs and gradients.
+-- Tests torch.vision.models. The model of each builder must have torchvision's number of parameters, and models with
+-- the weights of fixtures/models.py must have torchvision's outputs and gradients.
 
 local torch = require "tlua"
 
@@ -32,7 +32,7 @@ local function wave(shape, phase, scale)
    return ((x * (1 + phase / 97) + phase):cos() * scale):view(shape)
 end
 
--- Returns a state with the weights of fixtures/models.py.
+-- Returns a state dict with the weights of fixtures/models.py.
 local function state_of(model)
    local state, keys = {}, {}
    for key, value in pairs(model:state_dict {names = "pytorch"}) do
@@ -92,13 +92,13 @@ describe("torch.vision.models", function()
             local shape = {1, 3, frames or row.size, row.size, frames and row.size}
             local image = wave(shape, 0.3, 1):float()
             local output
-            if row.name:find "^raft" then -- takes the means of two flows
+            if row.name:find "^raft" then -- the recorded outputs of raft are the means of two flows
                local flows = model(image, image:flip {4}, 2)
                output = torch.cat({flows[1]:mean {3, 4}, flows[2]:mean {3, 4}}, 2)
             else
                output = model(image)
             end
-            if type(output) == "table" then -- takes the means over the pixels of a segmentation
+            if type(output) == "table" then -- the recorded outputs of segmentation are means over all pixels
                local maps = output
                output = maps.out:mean {3, 4}
                if maps.aux then output = output + maps.aux:mean {3, 4} end
@@ -112,7 +112,7 @@ describe("torch.vision.models", function()
             for _, p in ipairs(model:parameters()) do
                if p.grad then total = total + p.grad:double():abs():sum():item() end
             end
-            -- the input's waves saturate mvit's attention, so its gradient is less exact in float32
+            -- The waves of the input saturate mvit's attention, so mvit's gradients are less exact in float32.
             local limit = row.name:find "^mvit" and 1e-3 or 1e-4
             assert.is_true(math.abs(total / row.gradients - 1) < limit, total / row.gradients)
          end)

@@ -1,5 +1,5 @@
--- Tests torch.vision.ops: results and gradients equal those that fixtures/ops.py has written with torchvision; wrong
--- arguments are refused.
+-- Tests torch.vision.ops. Results and gradients must equal those that fixtures/ops.py has written with torchvision, and
+-- wrong arguments must be refused.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -55,7 +55,8 @@ describe("boxes", function()
       local a, b = torch.tensor {{1.0, 1, 2, 2}}, torch.tensor {{2.0, 2, 2, 2}}
       assert.near(1 / 7, ops.box_iou(a, b, "cxcywh"):item(), 1e-6)
       assert.equal(4, ops.box_area(a, "xywh"):item())
-      -- a box without area has samples only if its sides are widened to 1
+      -- A box without area has no samples if `aligned` is true. Otherwise its sides are widened to 1, so it has
+      -- samples.
       local flat = torch.tensor {{1, 3.0, 3, 3, 4}}
       assert.equal(0, ops.roi_align(torch.ones(1, 1, 9, 9), flat, 1, {aligned = true}):item())
       assert.equal(1, ops.roi_align(torch.ones(1, 1, 9, 9), flat, 1):item())
@@ -129,8 +130,8 @@ describe("regions of interest", function()
          local weight = torch.arange(0, 7 * 12 * 6, {dtype = "float32"}):sin()
          local own = place(weight:narrow(1, 1, y:numel()):view_as(y))
          torch.sum(y * own):backward()
-         -- torchvision's ps_roi_pool uses other cells at the edge in its backward than in its forward, so this is not
-         -- compared
+         -- In torchvision's ps_roi_pool, the backward pass uses other cells at the edge than the forward pass, so the
+         -- gradient is not compared.
          if key ~= "ps_pool" then near(saved[key .. "_grad"], x.grad, 5e-5, key .. "'s gradient") end
       end)
    end

@@ -1,5 +1,5 @@
--- Tests torch.vision.transforms.v2: results equal those that fixtures/transforms.py has written with torchvision, for
--- uint8 to the last bit.
+-- Tests torch.vision.transforms.v2. Results must equal those that fixtures/transforms.py has written with torchvision,
+-- and for uint8 they must be equal to the last bit.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -51,7 +51,8 @@ end
 describe("transforms of images", function()
    for key, fn in pairs(calls) do
       it("are those of torchvision: " .. key, function()
-         local most = key == "resize_plain" and 1 or 0 -- without antialiasing, the core's kernel rounds only once
+         -- without antialiasing, the core's kernel rounds only once, so results may differ by 1
+         local most = key == "resize_plain" and 1 or 0
          assert.is_true(largest(saved[key], fn(place(saved.image))) <= most, "uint8")
          assert.is_true(largest(saved[key .. "_real"], fn(place(saved.real))) < 2e-6, "float32")
       end)
@@ -168,7 +169,7 @@ describe("transforms of one's own", function()
 
    it("take uint8 tensors for PIL's images", function()
       local v1 = torch.vision.transforms
-      -- The pixels are truncated to integers, not rounded, as in torchvision.
+      -- As in torchvision, the values are truncated to integers, not rounded.
       local pixels = v1.ToPILImage()(torch.tensor {{0.0, 1, 0.5, 0.999}})
       assert.same({{{0, 255, 127, 254}}}, pixels:tolist())
       assert.equal("uint8", pixels.dtype)

@@ -1,4 +1,4 @@
--- Tests torch.vision.utils: grids equal those that torchvision 0.29 has made from the same images.
+-- Tests torch.vision.utils. Grids must equal those that torchvision 0.29 has made from the same images.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -126,7 +126,7 @@ describe("torch.vision.io", function()
 
    local red <const> = {{{255, 0}, {0, 9}}, {{0, 255}, {0, 8}}, {{0, 0}, {255, 7}}}
 
-   -- Pillow 12 has written the files of these two tests, without loss
+   -- Pillow 12 has written the files of the next two tests with lossless compression.
    it("reads WebP files", function()
       local files = {
          [3] = "\x32\0\0\0WEBPVP8L\x25\0\0\0\x2f\x01\x40\0\0\x1f\x20\x24\x20\x68\xfe\x1f\x76\x43\x48\x90\x90\xfd\xff"
@@ -157,13 +157,13 @@ describe("torch.vision.io", function()
          return torch.io.bytes("\x89PNG\r\n\x1a\n" .. chunk("IHDR", header) .. chunk("IDAT", data)
             .. chunk("IEND", ""))
       end
-      -- Python's zlib has compressed these two rows, whose filters are Sub and Paeth
+      -- Two rows with the filters Sub and Paeth, compressed by Python's zlib.
       local data = "\x78\xda\x63\x64\x60\x60\xd4\xf9\xff\x9f\xf9\xc5\xbf\xcb\x8c\x1c\x2c\x0c\xac\x0c\x37\xe6\x3a\xfe"
          .. "\x11\x67\x64\x64\xfa\x05\0\x72\x12\x08\xc2"
       local colours = vio.decode_png(file(2, data))
       assert.equal("uint16", colours.dtype)
       assert.same({{{0, 1000}, {5, 65535}}, {{300, 65535}, {260, 0}}, {{65535, 7}, {40000, 513}}}, colours:tolist())
-      -- libpng's grey values
+      -- The expected grey values are libpng's.
       assert.same({{{7656, 38767}, {4720, 19646}}}, vio.decode_image(file(2, data), "GRAY"):tolist())
       assert.same(65535, vio.decode_png(file(2, data), "RGBA")[{4, 1, 1}]:item())
       assert.raises("PNG: chunk IDAT is damaged", function()
@@ -172,7 +172,7 @@ describe("torch.vision.io", function()
          vio.decode_png(bytes)
       end)
       assert.raises("decode_png: PNG: ", function() vio.decode_png(file(0, data)) end)
-      -- zlib waits for a dictionary after this header
+      -- This header tells zlib to wait for a dictionary, which never comes.
       assert.raises("end too early", function() vio.decode_png(file(2, "\x78\x3f\1\2\3\4\5\6")) end)
       assert.raises("PNG: the file ends too early", function() vio.decode_png(file(2, data):narrow(1, 1, 70)) end)
    end)
@@ -183,7 +183,7 @@ describe("torch.vision.io", function()
       local second = "\x21\xf9\4\5\0\0\0\0\x2c\0\0\0\0\3\0\3\0\0\8\x0b\0\7\8\4\x10\0\x80\x80\x83\1\1\0"
       local frames = vio.decode_gif(torch.io.bytes(head .. first .. second .. ";"))
       assert.same({{1, 50, 100}, {200, 100, 50}, {1, 1, 1}}, frames[{1, 1}]:tolist())
-      -- the second row's transparent pixels show the first frame
+      -- Where the second row of the second frame is transparent, the first frame remains visible.
       assert.same({{200, 200, 200}, {200, 50, 50}, {100, 100, 100}}, frames[{2, 1}]:tolist())
       local one = vio.decode_image(torch.io.bytes(head .. first .. ";"), "GRAY_ALPHA")
       assert.same({2, 3, 3}, {table.unpack(one.shape)})

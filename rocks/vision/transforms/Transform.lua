@@ -1,7 +1,7 @@
 -- Transform.lua - the base class of transforms. A transform is called with a sample, which consists
--- of values and of tables of values at any depth. Each call draws random parameters once and
--- applies them to all images, videos, masks, boxes and keypoints; other values are returned
--- unchanged.
+-- of values and of tables of values at any depth. Each call draws random parameters once, and
+-- applies them to all images, videos, masks, boxes and keypoints of the sample. Other values are
+-- returned unchanged.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -59,7 +59,7 @@ local function rebuild(value, list)
    return copy
 end
 
---- Returns all values in a sample as a list.
+--- Returns all values in a sample, including those in nested tables, as one list.
 ---@param sample table  packed arguments, with their number in `n`
 ---@return table list  the values, with their number in the field `n`
 function Transform._flatten(sample)
@@ -68,7 +68,7 @@ function Transform._flatten(sample)
    return list
 end
 
---- Returns a sample with the values of a list, in the structure of another sample.
+--- Returns a copy of a sample in which the values are replaced by those of a list, in order.
 ---@param sample table
 ---@param list table  a list as _flatten returns it
 ---@return any ...
@@ -79,7 +79,7 @@ function Transform._unflatten(sample, list)
    return table.unpack(result, 1, result.n)
 end
 
--- Returns a list of booleans, which tell for each value whether it is transformed.
+-- Returns a list with a boolean for each value, which tells whether the value is transformed.
 function Transform:_needed(list)
    local takes, plain_taken = self.kinds, false
    for i = 1, list.n do
@@ -115,7 +115,7 @@ function Transform:transform(value, params) return self:_apply(value, params) en
 
 Transform._options = {}
 
--- The library's own classes override these three methods.
+-- The classes of this package override these three methods, which the public methods above call.
 function Transform._check() end
 function Transform._draw() return {} end
 function Transform:_apply()
@@ -147,7 +147,7 @@ function Transform._call(name, value, ...)
    return fn(value, ...)
 end
 
---- Returns the height and width of a sample's values.
+--- Returns the common height and width of a sample's values.
 ---@param values table
 ---@return integer height
 ---@return integer width
@@ -186,9 +186,9 @@ function Transform:_chw_of(values)
    torch.raise(torch.type(self) .. ": expected an image or a video in the sample")
 end
 
---- Returns the fill value for `value`, given the option `fill`: a number, a list, or a table of
---- these whose keys are classes of torch.vision.tv_tensors, torch.Tensor or "others"; false means
---- no fill value.
+--- Returns the fill value for `value` from the option `fill`. The option is a number, a list of
+--- numbers, a table of these whose keys are classes of torch.vision.tv_tensors, torch.Tensor or
+--- "others", or false for no fill value.
 ---@param fill any
 ---@param value any
 ---@return number|number[]|nil
@@ -203,8 +203,8 @@ end
 
 local is_scalar <const> = {number = true, string = true, boolean = true}
 
--- Returns an option as text: a number, a string, a boolean or a list of these. Returns nil for
--- other values.
+-- Returns the text of an option that is a number, a string, a boolean or a list of these. Returns
+-- nil for other values.
 local function text_of(value)
    if is_scalar[type(value)] then return tostring(value) end
    if type(value) ~= "table" or getmetatable(value) or #value == 0 then return nil end
@@ -216,7 +216,8 @@ local function text_of(value)
    return "{" .. table.concat(list, ", ") .. "}"
 end
 
--- Returns the transforms of a list, one on each line, after a line with the other options.
+-- Returns text for printing: a line with the options other than transforms, followed by the
+-- transforms of a list, one on each line.
 local function lines_of(transforms, options)
    local lines = {options ~= "" and "  " .. options or nil}
    for i, transform in ipairs(transforms) do

@@ -1,6 +1,6 @@
 -- auto_augment.lua - transforms that apply randomly chosen operations: AutoAugment, RandAugment,
--- TrivialAugmentWide and AugMix. Each draws a list of operations with their magnitudes and then
--- applies them.
+-- TrivialAugmentWide and AugMix. Each of these transforms draws a list of operations with their
+-- magnitudes, and then applies the operations.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -56,8 +56,9 @@ function operations.TranslateY(x, m, options) return translate(x, 0, m, options)
 
 -- Magnitudes --------------------------------------------------------------------------------------
 
--- Returns a function that returns a tensor of magnitudes from low to high, and whether their sign
--- is random.
+-- Returns a function of (bins, height, width) that returns a tensor of `bins` magnitudes from `low`
+-- to `high`, and whether the sign of a magnitude is random. `low` and `high` are numbers, or
+-- functions of height and width.
 local function range(low, high, is_signed)
    return function(bins, height, width)
       local from = type(low) == "function" and low(height, width) or low
@@ -74,8 +75,8 @@ end
 
 local function none() return nil, false end
 
--- Returns a table of operations: `magnitudes` maps their names to functions, and `names` lists the
--- operations from which to choose.
+-- Returns a table with two fields. `magnitudes` maps the names of operations to functions such as
+-- `range` returns, and `names` lists the operations that may be chosen.
 local function space(shears, shift, angle, colour, posterize, with_colours, first, last)
    local all = {ShearX = range(0.0, shears, true), ShearY = range(0.0, shears, true),
       TranslateX = range(0.0, function(_, w) return shift(w) end, true),
@@ -109,8 +110,8 @@ local spaces <const> = {
       false),
 }
 
--- Returns {name, magnitude}, with the magnitude of bin `index` of `bins`. If the operation is
--- signed, the sign is random.
+-- Returns {name, magnitude} for an operation, with magnitude number `index` of `bins`. The sign is
+-- random if the operation is signed.
 local function drawn(own, name, bins, index, height, width)
    local list, is_signed = own.magnitudes[name](bins, height, width)
    if not list then return {name, 0.0} end
@@ -150,7 +151,8 @@ function Base:_apply(value, list)
    return value
 end
 
--- Defines a class. `parameters` are the constructor's parameters before interpolation and fill.
+-- Defines the constructor of a class. `parameters` has the constructor's parameters before
+-- interpolation and fill.
 local function define(Class, parameters, interpolation, check)
    Transform._define(Class, ("%sinterpolation: string = '%s', fill: any = false"):format(parameters,
       interpolation), function(title, a)
@@ -168,8 +170,9 @@ end
 
 -- Policies ----------------------------------------------------------------------------------------
 
--- The learned policies, as lists of pairs of operations. Each operation has a name, a probability
--- and, if it has magnitudes, a bin counted from 0.
+-- The learned policies. A policy is a list of pairs of operations, separated by semicolons. An
+-- operation has a name, a probability, and the number of its magnitude, counted from 0, or "-" if
+-- it has no magnitude.
 local policies <const> = {
    imagenet = [[Posterize 0.4 8 Rotate 0.6 9; Solarize 0.6 5 AutoContrast 0.6 -;
       Equalize 0.8 - Equalize 0.6 -; Posterize 0.6 7 Posterize 0.6 6; Equalize 0.4 - Solarize 0.2 4;
@@ -203,7 +206,8 @@ local policies <const> = {
       ShearX 0.7 2 Invert 0.1 -]],
 }
 
--- Parses a policy into its pairs, each a list of {name, probability, bin}.
+-- Parses a policy. Returns a list of pairs, each of which is a list of two operations {name,
+-- probability, bin}.
 local function parsed(text)
    local pairs_of = {}
    for pair in text:gmatch "[^;]+" do
@@ -321,7 +325,7 @@ local function batch_size(value)
    return data:dim() >= (kinds.of(value) == "video" and 5 or 4) and data:size(1) or 1
 end
 
--- Returns random weights (n, width). Each row has the sum 1.
+-- Returns random weights (n, width), where the sum of each row is 1.
 local function weights(alpha, n, width)
    return torch.distributions.Dirichlet(torch.full({width}, alpha)):sample {n}
 end

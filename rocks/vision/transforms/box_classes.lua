@@ -83,8 +83,9 @@ end)
 
 -- Removing ----------------------------------------------------------------------------------------
 
--- Returns the labels of boxes: the sample's second value if it is a tensor, or its field `labels`,
--- or its only field whose name contains "label".
+-- Returns the labels of boxes. They are the sample's second value, or its only value, if this is a
+-- tensor. Otherwise they are the field `labels` of this value, or its only field whose name
+-- contains "label".
 local function default_labels(title, sample)
    local second = sample[2]
    if sample.n == 1 then second = sample[1] end
@@ -113,7 +114,7 @@ local function default_labels(title, sample)
    return second[found]
 end
 
--- Returns the labels of a sample as a list of tensors.
+-- Returns the labels of a sample as a list of tensors, with the help of the option labels_getter.
 local function labels_of(self, title, sample)
    local getter, labels = self.labels_getter, nil
    if getter == "default" then
@@ -138,7 +139,8 @@ local function check_getter(title, a)
    end
 end
 
--- Removes invalid rows of boxes or keypoints, and the same rows of their labels and masks.
+-- Removes invalid rows of boxes or keypoints (`kind`), and the same rows of their labels and masks.
+-- valid_of returns a mask of the valid rows.
 local function sanitize(self, kind, valid_of, sample)
    local title = torch.type(self)
    local list = self._flatten(sample)

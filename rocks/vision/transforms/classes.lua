@@ -28,8 +28,8 @@ local function resize_options(self)
    return {interpolation = self.interpolation, antialias = self.antialias}
 end
 
--- Returns a method that calls the functional transform `name`. The options are fields of the
--- object.
+-- Returns a method that calls the functional transform `name` with a value and options. The further
+-- arguments are the names of the options, which are fields of the object.
 local function calls(name, ...)
    local fields = {...}
    return function(self, value)
@@ -170,7 +170,7 @@ define(Pad, "padding: integers, fill: any = 0, padding_mode: string = 'constant'
          {fill = self._fill_for(self.fill, value), padding_mode = self.padding_mode})
    end)
 
--- Returns the padding as {left, top, right, bottom}.
+-- Returns the padding, which may be given as 1, 2 or 4 numbers, as {left, top, right, bottom}.
 local function four(title, padding)
    local p = as_list(padding)
    if #p ~= 1 and #p ~= 2 and #p ~= 4 then
@@ -180,8 +180,8 @@ local function four(title, padding)
 end
 
 --- Crops a random part of the given `size` out of images with their masks, boxes and keypoints,
---- after padding them by `padding`. `fill` and `padding_mode` are as in Pad; `pad_if_needed` pads
---- images that are smaller than `size`.
+--- after padding them by `padding`. `fill` and `padding_mode` are as in Pad; with `pad_if_needed`,
+--- images that are smaller than `size` are padded to `size`.
 ---
 ---     local crop = torch.vision.transforms.v2.RandomCrop(4, {padding = 1})
 ---     print(crop(torch.zeros(3, 4, 4)).shape)
@@ -220,8 +220,8 @@ end, function(title, a)
    if a.padding then four(title, a.padding) end
 end)
 
--- Returns the top, left, height and width of a random part, or nil after ten failed attempts. The
--- part may be as large as the image only if `whole` is true.
+-- Returns the top, left, height and width of a random part of an image, or nil after ten failed
+-- attempts. The part may have the same size as the image only if `whole` is true.
 local function random_part(height, width, scale, ratio, whole)
    for _ = 1, 10 do
       local area = height * width * uniform(scale[1], scale[2])
@@ -246,8 +246,8 @@ local function middle_part(height, width, ratio)
 end
 
 --- Crops a random part out of images with their masks, boxes and keypoints, and resizes it to
---- `size`. The part's share of the image's area is in the range `scale`, and its aspect ratio
---- (width / height) in the range `ratio`. `interpolation` and `antialias` are as in
+--- `size`. The area of the part, divided by the image's area, is in the range `scale`, and its
+--- aspect ratio (width / height) is in the range `ratio`. `interpolation` and `antialias` are as in
 --- functional.resize.
 ---
 ---     local crop = torch.vision.transforms.v2.RandomResizedCrop(8)
@@ -344,12 +344,12 @@ define(RandomZoomOut, "fill: any = 0, side_range: names?, p: number = 0.5",
    end)
 
 --- Crops a random part out of an image with bounding boxes. A number is chosen from
---- `sampler_options`. If it is 1 or more, the sample is unchanged; otherwise at least one box whose
---- centre is in the part must have an IoU of at least this number with the part. The part's sides
---- are the image's times factors from `min_scale` to `max_scale`, and its aspect ratio (width /
---- height) is from `min_aspect_ratio` to `max_aspect_ratio`. After `trials` failed attempts,
---- another option is chosen, and after a hundred options the sample is unchanged. Boxes with
---- centres outside the part become 0; SanitizeBoundingBoxes removes them.
+--- `sampler_options`. If it is 1 or more, the sample is unchanged. Otherwise at least one box whose
+--- centre is in the part must have an IoU of at least this number with the part. The sides of the
+--- part are the image's sides multiplied by factors from `min_scale` to `max_scale`, and its aspect
+--- ratio (width / height) is from `min_aspect_ratio` to `max_aspect_ratio`. After `trials` failed
+--- attempts, another number is chosen. After a hundred numbers, the sample is unchanged. Boxes with
+--- centres outside the part become 0, and SanitizeBoundingBoxes can remove them.
 ---
 ---     local T, tv = torch.vision.transforms.v2, torch.vision.tv_tensors
 ---     local options = {format = "XYXY", canvas_size = {40, 60}}
@@ -361,8 +361,8 @@ define(RandomZoomOut, "fill: any = 0, side_range: names?, p: number = 0.5",
 ---@overload fun(options?: table): nn.Module
 local RandomIoUCrop = class.class(prefix .. "RandomIoUCrop", Transform)
 
--- Draws a part. Returns the part with a mask of the boxes whose centres are inside, or nil if the
--- part does not fulfil the conditions.
+-- Draws a random part of an image. Returns the part, and a mask of the boxes whose centres are
+-- inside. Returns nil if the part does not fulfil the conditions.
 local function try_part(self, boxes, height, width, overlap)
    local w = math.floor(width * uniform(self.min_scale, self.max_scale))
    local h = math.floor(height * uniform(self.min_scale, self.max_scale))
@@ -479,7 +479,7 @@ end, function(title, a)
 end)
 
 --- Rotates images with their masks, boxes and keypoints by a random angle from `degrees`, moves
---- them by at most the shares `translate` of the width and height, scales them by a factor from
+--- them by at most the fractions `translate` of the width and height, scales them by a factor from
 --- `scale`, and shears them by degrees from `shear`, which is {low, high} along x, or {low, high,
 --- low, high} along x and y. `interpolation` and `center` are as in functional.affine; `fill` is as
 --- in RandomRotation.
@@ -565,7 +565,9 @@ end)
 ---@overload fun(alpha?: number|number[], options?: table): nn.Module
 local ElasticTransform = class.class(prefix .. "ElasticTransform", Transform)
 
--- Returns random numbers (1, 1, height, width) between -1 and 1, blurred along both dimensions.
+-- Returns random numbers (1, 1, height, width) between -1 and 1, blurred along both dimensions with
+-- the standard deviations `sigma`. If `own`, the deviation for this coordinate, is not above 0,
+-- they are not blurred.
 local function smooth(height, width, sigma, own)
    local x = torch.rand(1, 1, height, width) * 2 - 1
    if own <= 0 then return x end

@@ -18,8 +18,8 @@ local call <const> = Transform._call
 
 local function define(...) Transform._define_in(M, ...) end
 
--- Returns a method that calls the functional transform `name`. The arguments are fields of the
--- object.
+-- Returns a method that calls the functional transform `name` with a value and further arguments.
+-- The names after `name` are the fields of the object that hold these arguments.
 local function calls(name, ...)
    local fields = {...}
    return function(self, value)
@@ -208,8 +208,8 @@ end, function(title, a)
 end)
 
 --- Fills a random rectangle of images, with probability p, with `value`: a number, a list with one
---- number for each channel, or "random". The rectangle's share of the image's area is in the range
---- `scale`, and its height divided by its width in the range `ratio`.
+--- number for each channel, or "random". The area of the rectangle, divided by the image's area, is
+--- in the range `scale`, and its height divided by its width is in the range `ratio`.
 ---
 ---     local erase = torch.vision.transforms.v2.RandomErasing(1.0, {value = 0})
 ---     local image = erase(torch.ones(3, 20, 20))
@@ -344,9 +344,9 @@ end, function(self, values)
    return {permutation = torch.randperm((self:_chw_of(values))):tolist()}
 end)
 
---- Changes `brightness`, `contrast`, `saturation` and `hue` by random factors from these ranges,
---- and permutes the channels, each with probability p. The detector SSD is trained with this
---- transform.
+--- Changes `brightness`, `contrast`, `saturation` and `hue` by random factors from the ranges with
+--- these names, and permutes the channels. Each of these changes is made with probability p. The
+--- detector SSD is trained with this transform.
 ---
 ---     local distort = torch.vision.transforms.v2.RandomPhotometricDistort()
 ---     print(distort(torch.zeros(3, 4, 6)).shape)
@@ -380,7 +380,7 @@ end, function(title, a)
       random.check_range(title, name, a[name], is_hue and -0.5 or 0, is_hue and 0.5 or math.huge)
    end
 end)
--- p is the probability of each single change, so the whole transform always runs
+-- p is the probability of each single change, so the transform itself always runs.
 RandomPhotometricDistort.is_random = false
 
 --- Equalizes the histograms of images with probability p, as functional.equalize does.

@@ -23,8 +23,8 @@ local function check_transforms(title, a)
    end
 end
 
--- Calls the transforms in the list `order` one after another, each with the results of the previous
--- one.
+-- Calls the transforms whose positions are in the list `order`, one after another, each with the
+-- results of the one before.
 local function run(self, order, ...)
    local values = table.pack(...)
    for _, i in ipairs(order) do

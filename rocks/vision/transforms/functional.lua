@@ -26,7 +26,7 @@ end
 local largest <const> = {uint8 = 255, int8 = 127, int16 = 32767, uint16 = 65535,
    int32 = 2147483647, int64 = math.maxinteger, bool = 1}
 
--- the dtypes that to_dtype neither scales from nor to
+-- the dtypes from and to which to_dtype cannot scale values
 local unscaled <const> = {uint32 = true, uint64 = true, complex64 = true, complex128 = true}
 
 local function bound_of(image) return largest[image.dtype] or 1 end
@@ -42,7 +42,7 @@ end
 local take_gray = args.signature(prefix .. [[rgb_to_grayscale(inpt: tensor,
    num_output_channels: integer = 1)]])
 
---- Converts images to greyscale with 1 channel or with 3 equal channels.
+--- Converts images to greyscale, with 1 channel or with 3 equal channels.
 ---
 ---     local image = torch.full({3, 1, 1}, 100, {dtype = "uint8"})
 ---     local gray = torch.vision.transforms.v2.functional.rgb_to_grayscale
@@ -71,7 +71,7 @@ local minus_ones = torch.full({33}, -1.0, {dtype = "float32", device = "cpu"})
 local above_one = torch.full({33}, 1 + 2^-12, {dtype = "float32", device = "cpu"})
 
 -- Returns whether the CPU adds a multiple of a tensor by a fused multiply-add, which rounds only
--- once. This depends on the processor and on torch.use_deterministic_algorithms.
+-- once. The answer depends on the processor and on torch.use_deterministic_algorithms.
 local function rounds_once(image)
    if image.device.type ~= "cpu" or torch._tracing() then return false end
    local sum = torch.add(minus_ones, above_one, {alpha = 1 + 2^-12})
@@ -83,13 +83,15 @@ local function blend(image, other, ratio)
    if image:is_floating_point() or rounds_once(image) then
       return finish(own:add_(other, {alpha = 1.0 - ratio}), image)
    end
-   -- On this processor add_ would round the product before it adds. In double precision the product
-   -- of a byte and a weight is exact, so the result is the same as on processors that round once.
+   -- On this processor, add_ would round the product before the addition. In double precision the
+   -- product of a byte and a weight is exact, so the sum is the same as on processors that round
+   -- only once.
    local weight = torch.tensor(1.0 - ratio, {dtype = "float32"}):item()
    return finish(own:double():add_(other:double(), {alpha = weight}):float(), image)
 end
 
--- Defines a function that takes an image and a factor of at least 0.
+-- Defines a function of an image and a factor, which must be at least 0. `parameter` is the name of
+-- the factor.
 local function define_adjust(name, parameter, fn)
    local title = prefix .. name
    local take = args.signature(("%s(inpt: tensor, %s: number)"):format(title, parameter))
@@ -144,7 +146,7 @@ end)
 
 local take_hue = args.signature(prefix .. "adjust_hue(inpt: tensor, hue_factor: number)")
 
--- Returns the hue, the saturation and the value of each pixel.
+-- Returns three tensors: the hue, the saturation and the value of each pixel.
 local function to_hsv(image)
    local r, g, b = image:select(-3, 1), image:select(-3, 2), image:select(-3, 3)
    local low, high = image:amin(-3), image:amax(-3)
@@ -249,15 +251,16 @@ function M.normalize(...)
    end
    local place = {dtype = image.dtype, device = image.device}
    return image:sub(torch.tensor(a.mean, place):view(-1, 1, 1))
-      :true_divide_(torch.tensor(a.std, place):view(-1, 1, 1)) -- without div_'s copy of the result
+      -- unlike div_, true_divide_ makes no copy of the result
+      :true_divide_(torch.tensor(a.std, place):view(-1, 1, 1))
 end
 
 local take_dtype = args.signature(prefix .. [[to_dtype(inpt: tensor, dtype: string = 'float32',
    scale: boolean = false)]])
 
 --- Converts images to another dtype. With `scale`, values are scaled to the new dtype's range: from
---- 0 to 1 for floating numbers, and from 0 to the largest integer for integers. uint32, uint64 and
---- complex numbers have no such range, and bool has none beside integers.
+--- 0 to 1 for floating numbers, and from 0 to the largest integer for integers. It is an error to
+--- scale values from or to uint32, uint64 and complex numbers, or between bool and integers.
 ---
 ---     local image = torch.full({1, 1, 1}, 255, {dtype = "uint8"})
 ---     local to_dtype = torch.vision.transforms.v2.functional.to_dtype
@@ -285,7 +288,8 @@ function M.to_dtype(...)
       end
       local wide = image:element_size() < 4 and image:float() or image
       local scaled = wide:mul(to_integer + 1.0 - 1e-3)
-      -- float32 rounds the factor for uint16 up to 65536
+      -- In float32, the factor for uint16 is rounded up to 65536, so the result may be 65536, which
+      -- is clamped.
       if dtype == "uint16" then scaled = scaled:clamp_max(to_integer) end
       return scaled:to(dtype)
    end
@@ -293,7 +297,7 @@ function M.to_dtype(...)
    local bits = math.log((to_integer + 1.0) / (bound_of(image) + 1.0), 2)
    local shift = math.floor(bits + 0.5)
    if shift < 0 then
-      -- int32 has shifts, and uint16 has none
+      -- uint16 has no shifts, so int32 is used instead.
       if image.dtype == "uint16" then image = image:int() end
       return image:bitwise_right_shift(-shift):to(dtype)
    end

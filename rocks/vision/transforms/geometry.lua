@@ -1,5 +1,5 @@
--- geometry.lua - the part of transforms.v2.functional that resizes, pads, crops and flips images
--- (..., C, H, W), videos, masks, boxes and keypoints.
+-- geometry.lua - functions of transforms.v2.functional that resize, pad, crop and flip images (...,
+-- C, H, W), videos, masks, boxes and keypoints.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -16,7 +16,7 @@ local as_batch, check, masked = kinds.as_batch, kinds.check, kinds.masked
 
 local M = {}
 
--- Rounds to the nearest integer, and half to even.
+-- Rounds to the nearest integer, or to the even one of two nearest integers.
 local function round_even(x)
    local rounded = math.floor(x + 0.5)
    return x % 1 == 0.5 and rounded % 2 == 1 and rounded - 1 or rounded
@@ -24,8 +24,8 @@ end
 
 -- Resize ------------------------------------------------------------------------------------------
 
--- Returns the new height and width. `size` is a list of both, or the size of the smaller side, or
--- nil.
+-- Returns the new height and width of an image. `size` is a list of both, the size of the smaller
+-- side, or nil if only max_size is given.
 local function new_size(title, height, width, size, max_size)
    local short, long = math.min(height, width), math.max(height, width)
    if size == nil then
@@ -79,13 +79,14 @@ local function resize_image(image, a, title)
    if not is_nearest[mode] then options.align_corners, options.antialias = false, antialias end
    local is_byte = image.dtype == "uint8"
    return as_batch(image, function(batch)
-      -- PyTorch sums bytes in integers, except on a GPU without antialiasing. F.interpolate does so
-      -- only on the CPU with antialiasing.
+      -- PyTorch resizes bytes by sums of integers, except on a GPU without antialiasing.
+      -- F.interpolate does so only on the CPU with antialiasing, so `resample` computes the other
+      -- cases.
       if is_byte and not is_nearest[mode] and antialias == batch.is_cuda then
          return resample(batch, rows, columns, mode, antialias)
       end
       if image:is_floating_point() or is_byte then return F.interpolate(batch, options) end
-      -- A boolean pixel is true if any true pixel contributes to it, as in torchvision.
+      -- As in torchvision, a boolean pixel is true if at least one true pixel contributes to it.
       local resized = F.interpolate(batch:float(), options)
       return image.dtype == "bool" and resized:ne(0) or resized:round():to(image.dtype)
    end)
@@ -133,8 +134,8 @@ kinds.define(M, "resize", [[size: integers?, interpolation: string = 'bilinear',
 local pad_modes <const> = {constant = "constant", edge = "replicate", reflect = "reflect",
    symmetric = "symmetric"}
 
--- Returns the positions of pixels that extend a side of n pixels by its mirror image; the last
--- pixel is repeated.
+-- Returns the positions of the pixels of a side of n pixels that is extended by its mirror image at
+-- both ends. The pixel at the edge is repeated.
 local function mirrored(n, before, after, device)
    local list = {}
    for i = before, 1, -1 do list[#list + 1] = i end
@@ -167,7 +168,8 @@ local function pad(image, left, top, right, bottom, fill, mode)
    end)
 end
 
--- Returns the numbers of pixels to add on the left, at the top, on the right and at the bottom.
+-- Returns how many pixels are added on the left, at the top, on the right and at the bottom, as
+-- four numbers.
 local function sides(title, padding)
    local p = type(padding) == "number" and {padding} or padding
    local count = #p
@@ -177,7 +179,8 @@ local function sides(title, padding)
    return p[1], p[2] or p[1], p[3] or p[1], p[4] or p[2] or p[1]
 end
 
--- Checks a fill value. Returns a number, or a list of one number for each channel.
+-- Checks a fill value, which is a number or a list with one number for each channel, and returns
+-- it.
 local function fill_of(title, fill, channels)
    if fill == nil or type(fill) == "number" then return fill end
    if type(fill) ~= "table" or #fill ~= 1 and #fill ~= channels then
@@ -314,7 +317,7 @@ end
 kinds.define(M, "crop", "top: integer, left: integer, height: integer, width: integer",
    {image = crop_image, mask = masked(crop_image), boxes = crop_points, keypoints = crop_points})
 
--- Returns the first row and column of the central part.
+-- Returns the numbers of rows above and of columns before the central part.
 local function middle(rows, columns, height, width)
    return round_even((rows - height) / 2), round_even((columns - width) / 2)
 end
@@ -357,7 +360,7 @@ local function resized_crop_image(image, a, title)
    return resize_image(crop_image(image, a, title), a, title)
 end
 
--- torchvision's resized_crop, unlike its resize, ignores the interpolation of masks.
+-- In torchvision, resized_crop ignores the interpolation for masks, while resize does not.
 local function resized_crop_mask(mask, a, title)
    local part, options = crop_image(mask, a, title), {size = a.size, interpolation = "nearest"}
    return resize_image(part, options, title)
@@ -408,7 +411,7 @@ local function five(title, image, height, width)
    return list
 end
 
--- Defines a function that returns several images.
+-- Defines a function that returns several crops of an image as a list.
 local function define_crops(name, parameters, fn)
    local title = "vision.transforms.v2.functional." .. name
    local take = args.signature(title .. "(inpt: any, " .. parameters .. ")")
@@ -460,8 +463,8 @@ define_crops("ten_crop", "size: integers, vertical_flip: boolean = false",
 
 -- Flips -------------------------------------------------------------------------------------------
 
--- Mirrors coordinate i (1 for x, 2 for y) of boxes in an image that has `size` pixels in this
--- dimension.
+-- Mirrors boxes in coordinate i (1 for x, 2 for y). `size` is the number of the image's pixels in
+-- this dimension.
 local function flip_boxes(boxes, format, i, size)
    local result = boxes:clone()
    local low, extent = boxes:select(2, i), boxes:select(2, i + 2)

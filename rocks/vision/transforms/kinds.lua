@@ -1,6 +1,6 @@
 -- kinds.lua - the kinds of values that transforms take: images (including plain tensors), videos,
--- masks, boxes and keypoints. A functional transform is defined by a kernel for each kind that it
--- supports.
+-- masks, boxes and keypoints. A functional transform has a function, called kernel, for each kind
+-- of value that it supports.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -12,7 +12,7 @@ local M = {}
 
 local prefix <const> = "vision.transforms.v2.functional."
 
--- Maps the name of a function to a table that maps kinds to kernels.
+-- For each functional transform, a table that maps kinds of values to kernels.
 local kernels_of = {}
 
 --- Returns the kind of a value: "image", "video", "mask", "boxes" or "keypoints"; nil for other
@@ -71,11 +71,12 @@ function M.define(target, name, parameters, kernels)
    end
 end
 
--- Converts masks, boxes and keypoints to a dtype.
+-- The kernel of to_dtype for masks, boxes and keypoints, which converts their values without
+-- scaling.
 local function to_dtype(data, a) return data:to(a.dtype) end
 
---- Extends functions of plain images to Images and Videos of torch.vision.tv_tensors. to_dtype also
---- accepts the other kinds, but does not scale their values.
+--- Extends functions of plain images to the classes Image and Video of torch.vision.tv_tensors. The
+--- function to_dtype also accepts masks, boxes and keypoints, but does not scale their values.
 ---@param target table  the table with the functions
 ---@param list string  their names
 function M.lift(target, list)
@@ -108,7 +109,7 @@ function M.lift(target, list)
    end
 end
 
--- Raises an error unless a tensor is an image.
+-- Raises an error if a tensor has fewer dimensions than an image, and returns the tensor otherwise.
 function M.check(title, image)
    if image:dim() < 3 then
       args.refuse(title, "inpt", "an image of shape (..., C, H, W)", image)
@@ -116,7 +117,7 @@ function M.check(title, image)
    return image
 end
 
--- Raises an error unless a tensor is an image of real numbers.
+-- Raises an error if a tensor is not an image of real numbers, and returns the tensor otherwise.
 function M.check_real(title, image)
    if image:is_complex() then args.refuse(title, "inpt", "an image of real numbers", image) end
    return M.check(title, image)
@@ -137,8 +138,8 @@ function M.as_batch(image, fn)
    return result:reshape(full)
 end
 
---- Returns the kernel for masks, which calls the kernel for images with a mask (H, W) as an image
---- of one channel.
+--- Returns a kernel for masks. It calls the kernel for images, for which a mask (H, W) becomes an
+--- image of one channel.
 ---@param kernel function
 ---@return function
 function M.masked(kernel)
@@ -148,7 +149,8 @@ function M.masked(kernel)
    end
 end
 
--- Returns two sizes from an argument, which is one number or a list of one or two numbers.
+-- Returns two sizes of at least 1 from an argument, which is a number or a list of one or two
+-- numbers.
 function M._pair(title, name, value)
    if type(value) == "table" and #value == 1 then value = value[1] end
    local list = args.expand(title, name, value, 2)

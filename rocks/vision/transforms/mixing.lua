@@ -1,5 +1,5 @@
--- mixing.lua - MixUp and CutMix: transforms of batches that mix each example with the previous one,
--- and mix the labels in the same proportion.
+-- mixing.lua - MixUp and CutMix: transforms of batches that mix each example with the example
+-- before it in the batch, and mix the labels in the same proportion.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -46,7 +46,8 @@ local function labels_of(self, title, sample)
    return labels
 end
 
--- Returns the labels of mixed examples. `part` is the weight of the example itself.
+-- Returns the labels of mixed examples. The label of an example has the weight `part`, and that of
+-- the example before it the weight 1 - part.
 local function mixed_labels(self, labels, part)
    if labels:dim() == 1 then
       labels = torch.zeros(labels:size(1), self.num_classes, {device = labels.device})
@@ -108,7 +109,7 @@ end
 
 local function beta(alpha) return torch.distributions.Beta(alpha, alpha):sample():item() end
 
--- Calls fn with the tensor in a value. Returns the result as a value of the same kind.
+-- Calls fn with the tensor of a value, and returns the result as a value of the same kind.
 local function with_data(value, fn)
    if torch.is_tensor(value) then return fn(value) end
    return tv_tensors._like(value, fn(value.data))

@@ -1,5 +1,5 @@
 -- points.lua - arithmetic of boxes (n, 4) and keypoints (..., 2) for geometric transforms, and the
--- functions in transforms.v2.functional that take boxes or keypoints.
+-- functions of transforms.v2.functional that take boxes or keypoints.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -17,13 +17,13 @@ local function halved(x)
    return x:is_floating_point() and x / 2 or x:div(2, {rounding_mode = "floor"})
 end
 
--- Splits rows (x, y, a, b) into (x, y) and (a, b).
+-- Splits each row (x, y, a, b) of boxes into (x, y) and (a, b).
 local function parts(boxes) return boxes:narrow(-1, 1, 2), boxes:narrow(-1, 3, 2) end
 
 local function join(a, b) return torch.cat({a, b}, -1) end
 
--- Maps the old and the new format to a function that converts boxes. Each pair has its own formula,
--- so that integers are rounded down as in torchvision.
+-- For each old format and each new format, a function that converts boxes. Each pair of formats has
+-- its own formula, so that integers are rounded down as in torchvision.
 local conversions <const> = {XYXY = {}, XYWH = {}, CXCYWH = {}}
 
 function conversions.XYXY.XYWH(boxes)
@@ -118,7 +118,7 @@ function M.scale(data, x, y, is_box)
 end
 
 --- Calls move(points) with the corners of boxes as points (4 n, 2), and returns the bounding boxes
---- of the results, clamped to the image. `when` determines how integers are rounded.
+--- of the results, clamped to the image. `when` determines after which steps integers are rounded.
 ---@param data Tensor
 ---@param value table  the BoundingBoxes
 ---@param size integer[]  the height and width of the resulting image
@@ -150,8 +150,8 @@ end
 
 -- Functions of boxes and keypoints ----------------------------------------------------------------
 
--- Returns the tensor, format, image size and clamping mode of boxes. The boxes are an object, or a
--- plain tensor whose format, size and mode are further arguments.
+-- Returns the tensor of boxes, their format, the size of the image and the clamping mode. The boxes
+-- are a BoundingBoxes object, or a plain tensor, for which the other values are arguments.
 local function boxes_of(title, a, format, needs_size)
    local value = a.inpt
    local kind = kinds.of(value)
@@ -228,7 +228,7 @@ function M.clamp_bounding_boxes(...)
    return torch.is_tensor(a.inpt) and result or tv_tensors._like(a.inpt, result)
 end
 
--- Returns a mask of the boxes that lie inside the image and are large enough.
+-- Returns a mask that is true for the boxes that lie inside the image and are large enough.
 function M._valid_boxes(boxes, format, size, min_size, min_area)
    boxes = M.convert(boxes, format, "XYXY")
    local x1, y1, x2, y2 = table.unpack(boxes:unbind(-1))
@@ -307,7 +307,7 @@ function M.clamp_keypoints(...)
    return torch.is_tensor(a.inpt) and result or tv_tensors._like(a.inpt, result)
 end
 
--- Returns a mask (n) of keypoints (n, ..., 2), which is true if all points of a row lie inside the
+-- Returns a mask (n) for keypoints (n, ..., 2). It is true where all points of a row lie inside the
 -- image.
 function M._valid_points(points, size)
    local x, y = points:select(-1, 1), points:select(-1, 2)
@@ -319,8 +319,8 @@ end
 local take_sanitize_points = args.signature(prefix .. [[sanitize_keypoints(inpt: any,
    canvas_size: names?)]])
 
---- Removes keypoints outside the image. A group of (n, m, 2) is removed if any of its points is
---- outside.
+--- Removes keypoints outside the image. In keypoints (n, m, 2), a group of m points is removed if
+--- any of them is outside.
 ---
 ---     local f = torch.vision.transforms.v2.functional
 ---     local points = torch.tensor {{1, 2}, {7, 1}}

@@ -1,5 +1,5 @@
--- queries.lua - functions of transforms.v2 for users who write their own transforms: they find out
--- what a list of values contains. Also has torchvision's names of options.
+-- queries.lua - functions of transforms.v2 that tell which values a list contains. They are for
+-- users who write transforms of their own. The file also has torchvision's names of options.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -12,8 +12,8 @@ local M = {}
 
 local prefix <const> = "vision.transforms.v2."
 
---- torchvision's names of interpolation modes. The transforms accept their values, which are
---- strings.
+--- torchvision's names of interpolation modes. The values of these names are the strings that
+--- transforms accept.
 ---
 ---     local T = torch.vision.transforms.v2
 ---     local resize = T.Resize(8, {interpolation = T.InterpolationMode.NEAREST})
@@ -39,7 +39,8 @@ M.InterpolationMode = {
 ---@enum vision.transforms.v2.AutoAugmentPolicy
 M.AutoAugmentPolicy = {IMAGENET = "imagenet", CIFAR10 = "cifar10", SVHN = "svhn"}
 
--- Checks a list of values, and that each of the other arguments is a class or a function.
+-- Raises an error if flat_inputs is not a list of values, or if one of the other arguments is
+-- neither a class nor a function.
 local function check_list(title, flat_inputs, ...)
    if type(flat_inputs) ~= "table" or getmetatable(flat_inputs) then
       args.refuse(title, "flat_inputs", "a list of values", flat_inputs)
@@ -127,7 +128,7 @@ function M.check_type(obj, types_or_checks)
    return false
 end
 
--- Returns the first value of a kind in a list.
+-- Returns the first value of the given kind in a list. Raises an error if there is none.
 local function first_of(title, flat_inputs, kind, expected)
    check_list(title, flat_inputs)
    for i = 1, flat_inputs.n or #flat_inputs do
@@ -161,8 +162,9 @@ function M.get_keypoints(flat_inputs)
    return first_of(prefix .. "get_keypoints", flat_inputs, "keypoints", "keypoints")
 end
 
--- Returns the size that `get` returns for all values of the given kinds, which `expected` names.
--- Raises an error if it differs.
+-- Returns the size that `get` returns for all values of the kinds in `wanted`. Raises an error, in
+-- which `expected` names these kinds, if two values have different sizes or if there is no such
+-- value.
 local function common_size(title, flat_inputs, wanted, expected, get)
    check_list(title, flat_inputs)
    local size

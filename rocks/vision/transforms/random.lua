@@ -1,5 +1,5 @@
--- random.lua - draws random numbers for transforms from the generator that torch.manual_seed seeds,
--- and checks the ranges from which they are drawn.
+-- random.lua - functions that draw random numbers for transforms from the generator that
+-- torch.manual_seed seeds, and functions that check the ranges of random numbers.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -13,17 +13,17 @@ function M.chance(p) return torch.rand(1):item() < p end
 -- Returns a random integer from 0 to n - 1.
 function M.below(n) return torch.randint(0, n, {1}):item() end
 
--- Returns a random integer from low to high.
+-- Returns a random integer from low to high, including both.
 function M.between(low, high) return torch.randint(low, high + 1, {1}):item() end
 
--- Rounds to the nearest integer, and half to even.
+-- Rounds to the nearest integer, or to the even one of two nearest integers.
 function M.round(x)
    local rounded = math.floor(x + 0.5)
    return x % 1 == 0.5 and rounded % 2 == 1 and rounded - 1 or rounded
 end
 
--- Returns {-d, d} for a number d. Returns a list of numbers unchanged if its length is one of the
--- given ones.
+-- Returns {-d, d} if `value` is a number d. Otherwise returns `value`, which must be a list of
+-- numbers whose length is one of the further arguments.
 function M.angles(title, name, value, ...)
    if type(value) == "number" then
       if not (value >= 0 and value < math.huge) then

@@ -1,12 +1,12 @@
--- resample.lua - resizes uint8 images in PyTorch's arithmetic: weights are rounded to 16 bits, and
--- each side is resized by sums of integers, the width before the height.
+-- resample.lua - resizes uint8 images with PyTorch's arithmetic: weights are rounded to 16 bits,
+-- and the new pixels are sums of integers. First the width is resized, and then the height.
 
 local torch = require "tlua"
 
 local function sinc(x) return x == 0 and 1 or math.sin(math.pi * x) / (math.pi * x) end
 
--- Maps each interpolation to its kernel and to the number of pixels that the kernel covers on
--- either side.
+-- For each interpolation, the number of pixels that its kernel covers on either side, and the
+-- kernel as a function of the distance.
 local curves <const> = {
    bilinear = {1, function(x)
       x = math.abs(x)
@@ -20,8 +20,9 @@ local curves <const> = {
    lanczos = {3, function(x) return math.abs(x) < 3 and sinc(x) * sinc(x / 3) or 0 end},
 }
 
--- Returns for each new pixel the first old pixel to which it refers, counted from 0, and the
--- weights of the old pixels from there on. The filter becomes wider where the image shrinks.
+-- Returns two values for each new pixel: the first old pixel that contributes to it, counted from
+-- 0, and the weights of the old pixels from there on. The kernel becomes wider where the image
+-- shrinks. Also returns the largest number of weights and the largest weight.
 local function smooth_weights(size, new, interpolation)
    local reach, curve = table.unpack(curves[interpolation])
    local scale = size / new
@@ -46,8 +47,8 @@ local function smooth_weights(size, new, interpolation)
    return first, weights, most, largest
 end
 
--- Returns the weights of four neighbours for a place at distance t behind the second one: Keys'
--- cubic with a = -3/4.
+-- Returns the weights of four adjacent pixels for a place at distance t behind the second one, by
+-- Keys' cubic function with a = -3/4.
 local function cubic(t)
    local a, weights = -0.75, {}
    for k = 1, 4 do
@@ -58,8 +59,8 @@ local function cubic(t)
    return weights
 end
 
--- Returns what smooth_weights returns, for interpolation between the 2 or 4 nearest pixels of each
--- place. The weights of pixels beyond an edge are added to that of the pixel at the edge.
+-- Returns the same values as smooth_weights, for interpolation between the 2 or 4 pixels nearest to
+-- each place. The weight of a pixel beyond an edge is added to the weight of the pixel at the edge.
 local function plain_weights(size, new, interpolation)
    local scale, is_cubic = size / new, interpolation == "bicubic"
    local first, weights, most, largest = {}, {}, 0, 0
@@ -83,7 +84,7 @@ local function plain_weights(size, new, interpolation)
    return first, weights, most, largest
 end
 
--- Returns the largest number of bits after the binary point with which all weights fit into 16
+-- Returns the largest number of binary digits after the point with which all weights fit into 16
 -- bits.
 local function digits_of(largest)
    local digits = 0
@@ -93,8 +94,7 @@ local function digits_of(largest)
    return digits
 end
 
--- Resizes the last dimension (dim = 2), or the one before it (dim = 1), of an image (n, H, W) of
--- int32.
+-- Resizes the width (dim = 2) or the height (dim = 1) of an image (n, H, W) of int32.
 local function resize_side(image, dim, new, interpolation, antialias)
    local size = image:size(dim + 1)
    local weights_of = antialias and smooth_weights or plain_weights

@@ -1,4 +1,4 @@
--- tones.lua - the part of transforms.v2.functional that changes the values of pixels.
+-- tones.lua - functions of transforms.v2.functional that change the values of pixels.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -11,8 +11,8 @@ local M = {}
 
 local prefix <const> = "vision.transforms.v2.functional."
 
--- Raises an error unless a value is an image of uint8 or of floating numbers. Returns whether its
--- numbers are floating.
+-- Raises an error if a tensor is not an image of uint8 or floating-point numbers. Returns whether
+-- its numbers are floating-point numbers.
 local function check(title, image, channels)
    if image:dim() < 3 or image.dtype ~= "uint8" and not image:is_floating_point()
          or channels and image:size(-3) ~= 1 and image:size(-3) ~= 3 then

@@ -1,5 +1,5 @@
--- values.lua - the part of transforms.v2.functional that adds noise, permutes channels, compresses
--- images and selects frames, and the functions that return sizes.
+-- values.lua - functions of transforms.v2.functional that add noise, permute channels, compress
+-- images and select frames, and functions that return sizes.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -178,7 +178,8 @@ local function image_of(title, value, name)
    return check(title, torch.is_tensor(value) and value or value.data)
 end
 
--- Returns the height and width of the image that a value is, or to which it belongs.
+-- Returns the height and width of an image, a video or a mask, or of the image to which boxes or
+-- keypoints belong.
 local function size_of(title, value)
    local kind = kinds.of(value)
    if kind == "boxes" or kind == "keypoints" then return table.unpack(value.canvas_size) end
@@ -259,7 +260,7 @@ M.to_grayscale = functional.rgb_to_grayscale
 ---@return integer
 M.get_image_num_channels = M.get_num_channels
 
---- Returns the width and height of images, in the sequence of torchvision's first version.
+--- Returns the width and height of images. This is the order of torchvision's first version.
 ---
 ---     local f = torch.vision.transforms.functional
 ---     print(table.unpack(f.get_image_size(torch.zeros(3, 4, 6))))
@@ -273,7 +274,7 @@ end
 
 local has_channels <const> = {[1] = true, [3] = true, [4] = true}
 
--- Converts the bytes of an image to numbers from 0 to 1.
+-- Converts images of uint8 to numbers from 0 to 1, and adds a channel dimension to images (H, W).
 local function to_tensor(image, _, title)
    if image:dim() == 2 then image = image:unsqueeze(1) end
    check(title, image)
@@ -296,9 +297,9 @@ end
 ---@return any
 kinds.define(M, "to_tensor", "", {image = to_tensor})
 
-local modes <const> = {"L", "LA", "RGB", "RGBA"} -- Pillow's names for 1 to 4 channels
+local modes <const> = {"L", "LA", "RGB", "RGBA"} -- Pillow's names for images with 1 to 4 channels
 
--- Returns an image of 1 to 4 channels as (C, H, W).
+-- Checks that an image has 1 to 4 channels, and returns it as (C, H, W).
 local function picture(title, image)
    local planes = image:dim() == 2 and image:unsqueeze(1) or image
    if planes:dim() ~= 3 or not modes[planes:size(1)] then
@@ -321,8 +322,8 @@ local function to_pil_image(image, a, title)
 end
 
 --- Returns an image as uint8 (C, H, W), which torch.save and vision.io.write_png write: floating
---- numbers from 0 to 1 are multiplied by 255 and cut to integers, as in torchvision. There is no
---- PIL: tensors of uint8 take the place of its images.
+--- numbers from 0 to 1 are multiplied by 255 and cut to integers, as in torchvision. Tensors of
+--- uint8 take the place of PIL's images.
 ---
 ---     local f = torch.vision.transforms.functional
 ---     print(f.to_pil_image(torch.full({1, 1, 1}, 0.5)))
@@ -333,8 +334,8 @@ end
 ---@return any
 kinds.define(M, "to_pil_image", "mode: string?", {image = to_pil_image})
 
---- Returns an image as a tensor (C, H, W) without scaling its values, as torchvision does for PIL's
---- images, whose place tensors of uint8 take.
+--- Returns an image as a tensor (C, H, W) without scaling its values. torchvision does so for
+--- images of PIL, whose place tensors of uint8 take here.
 ---
 ---     local f = torch.vision.transforms.functional
 ---     print(f.pil_to_tensor(torch.ones(2, 2, {dtype = "uint8"})).shape)

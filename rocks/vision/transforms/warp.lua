@@ -1,6 +1,7 @@
 -- warp.lua - the part of transforms.v2.functional that moves pixels along a map: affine, rotate,
--- perspective and elastic, for images, videos, masks, boxes and keypoints. For each pixel of the
--- result, a map has the position in the image from which it is taken, in grid_sample's coordinates.
+-- perspective and elastic, for images, videos, masks, boxes and keypoints. A map has, for each
+-- pixel of the result, the position in the image from which the pixel is taken, in grid_sample's
+-- coordinates.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -16,7 +17,7 @@ local M = {}
 
 -- Sampling ----------------------------------------------------------------------------------------
 
--- Returns the dtype that a map for this image has.
+-- Returns the dtype in which the map for this image is computed.
 local function map_dtype(image) return image:is_floating_point() and image.dtype or "float32" end
 
 local function check_mode(title, mode)
@@ -25,13 +26,13 @@ local function check_mode(title, mode)
    end
 end
 
--- Converts the coordinates in a map to positions of pixels in float32. The product is not rounded
--- before the addition, as in a fused multiply-add, so that all devices give the same bytes.
+-- Converts the coordinates in a map to positions of pixels in float32. As in a fused multiply-add,
+-- the product is not rounded before the addition, so that all devices give the same results.
 local function positions(x, size) return ((x + 1):double() * (size / 2) - 0.5):float() end
 
--- Samples bytes (N, C, H, W), given as float32, bilinearly, and rounds at the same steps as
--- PyTorch's vector code. This is for GPUs; on other devices, grid_sample itself rounds at these
--- steps.
+-- Samples images of bytes (N, C, H, W), which are given as float32, by bilinear interpolation on a
+-- GPU. It rounds after the same steps as PyTorch's vector code. On other devices, grid_sample
+-- rounds after these steps anyway.
 local function sample_on_gpu(batch, map)
    local height, width = batch:size(3), batch:size(4)
    local x, y = positions(map:select(4, 1), width):flatten(), positions(map:select(4, 2), height)
@@ -52,7 +53,8 @@ local function sample_on_gpu(batch, map)
    return sum:view(batch:size(1), batch:size(2), map:size(2), map:size(3))
 end
 
--- Returns the batch as floating numbers. If `has_mask` is true, appends a channel of ones.
+-- Converts a batch to floating-point numbers. If `has_mask` is true, appends a channel of ones,
+-- from which fill_outside learns which samples come from inside the image.
 local function as_reals(batch, has_mask)
    local n, channels, height, width = table.unpack(batch.shape)
    if batch:is_floating_point() then
@@ -65,8 +67,8 @@ local function as_reals(batch, has_mask)
    return real
 end
 
--- Replaces samples from outside the image by a fill value. The last channel of `result` has the
--- fraction of each sample that comes from inside.
+-- Blends samples with the fill value where they come from outside the image. The last channel of
+-- `result` has the fraction of each sample that comes from inside.
 local function fill_outside(result, fill, mode, is_real)
    local channels = result:size(2) - 1
    local mask = result:narrow(2, channels + 1, 1)
@@ -78,8 +80,8 @@ local function fill_outside(result, fill, mode, is_real)
    return result:sub_(values):mul_(mask):add_(values)
 end
 
--- Samples an image along a map (1, rows, columns, 2). Pixels outside the image have the value
--- `fill`; at the edge, bilinear interpolation blends it with the image.
+-- Samples an image along a map (1, rows, columns, 2). Samples outside the image have the value
+-- `fill`. At the edge, bilinear interpolation blends the image with `fill`.
 local function sample(title, image, map, mode, fill)
    fill = geometry._fill_of(title, fill, image:size(-3))
    local rows, columns = map:size(2), map:size(3)
@@ -101,12 +103,13 @@ local function sample(title, image, map, mode, fill)
    end)
 end
 
--- PyTorch multiplies matrices with fewer rows than this by another kernel
+-- PyTorch multiplies matrices with fewer rows than this by another kernel, which rounds
+-- differently.
 local few_pixels <const> = 67
 
--- Returns a x + b y + c for the pixels with the coordinates x (columns) and y (rows). The first sum
--- is a fused multiply-add, as in PyTorch's matrix product on Intel's processors, unless the image
--- is tiny.
+-- Returns a x + b y + c for the pixels with the coordinates x (columns) and y (rows). As in
+-- PyTorch's matrix product on Intel's processors, a x + b y is computed with a fused multiply-add
+-- if the image is not tiny.
 local function linear(x, y, coefficients)
    local a, b, c = table.unpack(coefficients:unbind())
    local row, column = (x * a):view(1, -1), y:view(-1, 1)
@@ -122,8 +125,8 @@ end
 
 -- Affine maps -------------------------------------------------------------------------------------
 
--- Returns the six coefficients of the inverse of an affine map or, if `forward` is true, of the
--- map. Angles are in degrees.
+-- Returns the six coefficients of the inverse of an affine map, or of the map itself if `forward`
+-- is true. Angles are in degrees.
 local function affine_matrix(a, centre, forward)
    local rotation = math.rad(a.angle)
    local sx, sy = math.rad(a.shear[1]), math.rad(a.shear[2])
@@ -183,7 +186,7 @@ local function two(title, name, value)
    finite(title, name, value)
 end
 
--- Checks the arguments of affine. Returns them, with `shear` as a list.
+-- Checks the arguments of affine, and returns them with `shear` as a list.
 local function affine_arguments(title, a)
    finite(title, "angle", a.angle)
    two(title, "translate", a.translate)
@@ -210,8 +213,8 @@ local function affine_image(image, a, title)
    return sample(title, image, affine_map(matrix, image, columns, rows), a.interpolation, a.fill)
 end
 
--- Returns a function that moves points (n, 2) by an affine map, and the size of the resulting
--- image.
+-- Returns a function that moves points (n, 2) by an affine map. Also returns the size of the image
+-- after the map.
 local function affine_move(a, value, dtype, device)
    local height, width = table.unpack(value.canvas_size)
    local centre = a.center or {width * 0.5, height * 0.5}
@@ -234,7 +237,8 @@ local function affine_points(data, a, _, value)
    return points.moved(data, move), {canvas_size = size}
 end
 
--- Returns the kernels for all kinds of values. Each first checks its arguments with `prepare`.
+-- Returns a table of kernels for all kinds of values. Each kernel first checks its arguments with
+-- `prepare`.
 local function affine_kernels(prepare, image)
    local kernels = {}
    for kind, kernel in pairs {image = image, boxes = affine_boxes, keypoints = affine_points} do
@@ -271,7 +275,7 @@ kinds.define(M, "affine", [[angle: number, translate: numbers, scale: number,
    shear: number|numbers, interpolation: string = 'nearest', fill: number|numbers?,
    center: numbers?]], affine_kernels(affine_arguments, affine_image))
 
--- Converts the arguments of rotate to those of affine, whose angles have the opposite sign.
+-- Converts the arguments of rotate to arguments of affine, in which angles have the opposite sign.
 local function rotate_arguments(title, a)
    finite(title, "angle", a.angle)
    return affine_arguments(title, {angle = -a.angle, translate = {0.0, 0.0}, scale = 1.0,
@@ -326,15 +330,15 @@ local function check_corners(title, name, list)
    end
 end
 
--- Returns the eight coefficients of the map from the end points to the start points, rounded to
--- float32.
+-- Returns the eight coefficients, rounded to float32, of the perspective map that maps the end
+-- points to the start points.
 local function solve(title, from, to)
    check_corners(title, "startpoints", from)
    check_corners(title, "endpoints", to)
    local rows, values = {}, {}
    for i = 1, 4 do
       local ex, ey, sx, sy = to[i][1], to[i][2], from[i][1], from[i][2]
-      -- Rows of integers are exact; all others are computed in float32, as in torchvision.
+      -- As in torchvision, the rows are computed in float32; rows of integers are exact.
       rows[#rows + 1] = numbers({ex, ey, 1, 0, 0, 0, -sx * ex, -sx * ey}, nil, "cpu"):double()
       rows[#rows + 1] = numbers({0, 0, 0, ex, ey, 1, -sy * ex, -sy * ey}, nil, "cpu"):double()
       values[#values + 1], values[#values + 2] = sx, sy
@@ -434,8 +438,9 @@ kinds.define(M, "perspective", [[startpoints: names?, endpoints: names?,
 
 -- Elastic -----------------------------------------------------------------------------------------
 
--- Returns the centres of n pixels in the coordinates of a map. In float32, the step between them is
--- rounded and the coordinates are counted from both ends, as in PyTorch's linspace.
+-- Returns the coordinates of the centres of n pixels, as in a map. As in PyTorch's linspace in
+-- float32, the step between two pixels is rounded, and the first half is counted from the lower end
+-- and the second half from the upper end.
 local function centres(n, dtype, device)
    local low, high = (1 - n) / n, (n - 1) / n
    if dtype ~= "float32" or n == 1 then
@@ -449,7 +454,7 @@ local function centres(n, dtype, device)
       (before:narrow(1, n // 2 + 1, n - n // 2) - (n - 1)) * step + high}):float()
 end
 
--- Returns the identity map of an image with the given size.
+-- Returns the identity map for an image of the given size, which maps each pixel to itself.
 local function identity(height, width, dtype, device)
    local x, y = centres(width, dtype, device), centres(height, dtype, device)
    return torch.stack({x:view(1, -1):expand(height, width), y:view(-1, 1):expand(height, width)},
@@ -476,7 +481,8 @@ local function elastic_image(image, a, title)
    return sample(title, image, map, a.interpolation, a.fill)
 end
 
--- Returns a function that moves each of the points (n, 2) by the displacement of its pixel.
+-- Returns a function that moves points (n, 2). Each point moves by the displacement of the pixel in
+-- which it lies.
 local function elastic_move(title, a, value, dtype, device)
    local height, width = table.unpack(value.canvas_size)
    check_displacement(title, a.displacement, height, width)

@@ -1,5 +1,5 @@
--- resnet.lua - ResNets for videos. Their convolutions cover three frames or one frame, or are split
--- into a convolution over space and one over time (Tran et al., 2017).
+-- resnet.lua - ResNets for videos. Their 3x3 convolutions cover three frames or only one frame, or
+-- are split into a convolution over space and a convolution over time (Tran et al., 2017).
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -7,8 +7,8 @@ local define = require "tlua.vision.models.define"
 
 local nn = torch.nn
 
--- The kinds of convolutions. `make` creates a convolution, and `time_stride` tells whether a
--- block's stride also applies to time.
+-- The kinds of convolutions, by name. `make` creates a convolution, and `time_stride` tells whether
+-- the stride of a block applies to time too.
 local kinds = {}
 
 kinds.full = {time_stride = true, make = function(inputs, outputs, _, stride)
@@ -32,7 +32,8 @@ end}
 local Block = class.class("vision.models.video.BasicBlock", nn.Module)
 
 function Block:__init(inputs, outputs, kind, stride)
-   -- with this number of channels, a split convolution has as many parameters as a full one
+   -- The number of channels between the two parts of a split convolution. With this number, a split
+   -- convolution has as many parameters as a full one.
    local middle = inputs * outputs * 27 // (inputs * 9 + 3 * outputs)
    self.conv1 = nn.Sequential(kind.make(inputs, outputs, middle, stride), nn.BatchNorm3d(outputs),
       nn.ReLU {inplace = true})
@@ -49,8 +50,8 @@ function Block:forward(input)
    return self.relu(output:add_(self.downsample and self.downsample(input) or input))
 end
 
--- Returns the first layers. `middle` is the number of channels between the convolution over space
--- and the one over time, if it is split.
+-- Returns the first layers of the network. If `middle` is given, their convolution is split into
+-- one over space and one over time, with `middle` channels between them.
 local function stem(middle)
    local first = nn.Sequential(nn.Conv3d(3, middle or 64, {middle and 1 or 3, 7, 7},
       {stride = {1, 2, 2}, padding = {middle and 0 or 1, 3, 3}, bias = false}),

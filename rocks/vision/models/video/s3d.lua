@@ -1,5 +1,5 @@
--- s3d.lua - S3D: Inception blocks for videos. Their convolutions are split into one over space and
--- one over time (Xie et al., 2017).
+-- s3d.lua - S3D: Inception blocks for videos, with convolutions that are split into one over space
+-- and one over time (Xie et al., 2017).
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -8,7 +8,7 @@ local layers = require "tlua.vision.ops.layers"
 
 local nn = torch.nn
 
--- Returns a convolution over space, followed by one over time.
+-- Returns a convolution over space, followed by a convolution over time.
 local function split(inputs, outputs, kernel, stride, norm)
    local padding = kernel // 2
    return nn.Sequential(
@@ -22,8 +22,8 @@ local function point(inputs, outputs, norm)
    return layers.Conv3dNormActivation(inputs, outputs, {kernel_size = 1, norm_layer = norm})
 end
 
--- Four parallel branches. `c` lists the numbers of channels: of the first branch; inside and after
--- the second and the third; and of the fourth.
+-- A block of four parallel branches. `c` lists numbers of channels: the outputs of branch 1, the
+-- inner channels and the outputs of branch 2, those of branch 3, and the outputs of branch 4.
 local Inception = class.class("vision.models.video.SepInceptionBlock3D", nn.Module)
 
 function Inception:__init(inputs, c, norm)
@@ -39,7 +39,7 @@ function Inception:forward(input)
       self.branch3(input)}, 2)
 end
 
--- The channels of the blocks in three stages.
+-- The numbers of channels, as in Inception, of the blocks in three stages.
 local blocks <const> = {
    {{64, 96, 128, 16, 32, 32}, {128, 128, 192, 32, 96, 64}},
    {{192, 96, 208, 16, 48, 64}, {160, 112, 224, 24, 64, 64}, {128, 128, 256, 24, 64, 64},

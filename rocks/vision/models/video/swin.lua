@@ -1,5 +1,5 @@
--- swin.lua - Swin transformers for videos: attention inside windows of frames, rows and columns. In
--- every second block, the windows are shifted by half a window (Liu et al., 2021).
+-- swin.lua - Swin transformers for videos: attention inside windows, which extend over frames, rows
+-- and columns. In every second block, the windows are shifted by half a window (Liu et al., 2021).
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -12,7 +12,8 @@ local F = nn.functional
 
 -- In this file, videos are tensors (N, frames, rows, columns, channels).
 
--- Pads a video at its ends, so that its sizes are multiples of the given sizes.
+-- Pads a video with zeros at its ends, so that its numbers of frames, rows and columns are
+-- multiples of the given sizes.
 local function padded(video, sizes)
    local pad = {0, 0}
    for i = 3, 1, -1 do
@@ -34,7 +35,8 @@ function PatchMerging:forward(input)
    return self.reduction(self.norm(torch.cat({part(1, 1), part(2, 1), part(1, 2), part(2, 2)}, 5)))
 end
 
--- Returns the relative positions, counted from 0, of all pairs of positions in a window.
+-- Returns the number, counted from 0, of the relative position of each pair of positions in a
+-- window.
 local function relative_positions(size)
    local place, counts = {device = "cpu"}, {}
    for i = 1, 3 do
@@ -47,7 +49,7 @@ local function relative_positions(size)
       :to(torch.get_default_device())
 end
 
--- Divides a video into windows, (N * windows, positions, channels).
+-- Divides a video into windows. Returns a tensor (N * windows, positions in a window, channels).
 local function divide(video, size)
    local n, t, h, w, channels = table.unpack(video.shape)
    return video:reshape(n, t // size[1], size[1], h // size[2], size[2], w // size[3], size[3],
@@ -60,8 +62,8 @@ local function join(parts, size, shape)
       channels):permute({1, 2, 5, 3, 6, 4, 7, 8}):reshape(n, t, h, w, channels)
 end
 
--- Returns the attention mask (windows, 1, positions, positions) of shifted windows: -100 for two
--- positions that share a window only because the shift wraps around, otherwise 0.
+-- Returns the attention mask (windows, 1, positions, positions) for shifted windows. It is -100 for
+-- two positions that share a window only because the shift wraps around, and 0 for all other pairs.
 local function shift_mask(like, size, shift)
    local regions = 0
    for i = 1, 3 do
@@ -134,7 +136,8 @@ function Block:forward(input)
    return x + self.stochastic_depth(self.mlp(self.norm2(x)))
 end
 
--- Cuts videos (N, 3, frames, H, W) into patches of 2 x 4 x 4 and embeds them.
+-- Cuts videos (N, 3, frames, H, W) into patches of 2 frames x 4 rows x 4 columns, and computes an
+-- embedding of each patch.
 local PatchEmbed = class.class("vision.models.video.PatchEmbed3d", nn.Module)
 
 function PatchEmbed:__init(channels)

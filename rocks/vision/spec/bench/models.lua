@@ -2,8 +2,8 @@
 --
 --    tlua rocks/vision/spec/bench/models.lua NAME
 --
--- Prints the milliseconds of processor time of the fastest forward pass and training step (forward, backward, SGD)
--- for batches of 1 and 8 images of 224 x 224 pixels, on one thread.
+-- The program prints the milliseconds of processor time of the fastest forward pass and the fastest training step
+-- (forward, backward, SGD), for batches of 1 and 8 images of 224 x 224 pixels, on one thread.
 
 local torch = require "tlua"
 

@@ -1,5 +1,5 @@
--- transforms.lua - measures the processor time of transforms and operators on one thread. transforms.py measures
--- torchvision's. Prints a line for each: its name and the milliseconds of the fastest of five rounds.
+-- transforms.lua - measures the processor time of transforms and operators on one thread, as transforms.py does for
+-- torchvision. Prints a line for each: its name, and the milliseconds of the fastest of five rounds.
 --
 --    tlua rocks/vision/spec/bench/transforms.lua > ours.txt
 --    python rocks/vision/spec/bench/transforms.py ours.txt     # prints both beside one another
