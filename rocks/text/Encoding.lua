@@ -199,8 +199,8 @@ local function joined(a, b)
 end
 
 -- Returns an encoding with the tokens of this encoding followed by those of `other`. Its
--- `overflowing` has each combination of a part of this encoding with a part of `other`. The parts
--- are the kept tokens and those that truncation has cut off.
+-- `overflowing` has every other combination of a part of this encoding with a part of `other`. The
+-- parts are the kept tokens and those that truncation has cut off.
 function Encoding:_merge(other)
    local new = joined(self, other)
    local cut, others = rawget(self, "overflowing") or {}, rawget(other, "overflowing") or {}

@@ -1,6 +1,6 @@
 -- resampling.lua - changes the sample rate, the speed and the pitch of waveforms. Resampling
--- applies windowed sinc filters. The new samples take turns with `new` filters, one for each
--- position of a new sample between the old samples.
+-- applies windowed sinc filters. There is one filter for each position that a new sample can have
+-- between two old samples.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -183,7 +183,7 @@ describe("torch.vision.io", function()
       local second = "\x21\xf9\4\5\0\0\0\0\x2c\0\0\0\0\3\0\3\0\0\8\x0b\0\7\8\4\x10\0\x80\x80\x83\1\1\0"
       local frames = vio.decode_gif(torch.io.bytes(head .. first .. second .. ";"))
       assert.same({{1, 50, 100}, {200, 100, 50}, {1, 1, 1}}, frames[{1, 1}]:tolist())
-      -- Where the second row of the second frame is transparent, the first frame remains visible.
+      -- The first frame remains visible where the second row of the second frame is transparent.
       assert.same({{200, 200, 200}, {200, 50, 50}, {100, 100, 100}}, frames[{2, 1}]:tolist())
       local one = vio.decode_image(torch.io.bytes(head .. first .. ";"), "GRAY_ALPHA")
       assert.same({2, 3, 3}, {table.unpack(one.shape)})

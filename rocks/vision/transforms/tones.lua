@@ -119,7 +119,7 @@ function M.adjust_sharpness(...)
    blurred:sub_(inner)
    if is_real then
       inner:add_(blurred, {alpha = 1.0 - factor})
-   else -- rounds once, as fused multiply-add does, so that all processors give the same bytes
+   else -- rounds only once, as a fused multiply-add does, so all processors give the same bytes
       local weight = torch.tensor(1.0 - factor, {dtype = "float32"}):double()
       inner:copy_(inner:double() + blurred:double() * weight)
    end
