@@ -33,6 +33,16 @@ it("lighttpd recognises digits, learns one, and refuses a bad request", function
    assert.matches("line 1 has 3 numbers; expected 64 grey levels", output, 1, true)
 end)
 
+it("inetd starts a process for each connection, which recognises digits and ends", function()
+   if sanitized then return pending "the host would need the sanitizer's options" end
+   if not has("inetd", "curl") then return pending "inetd or curl is not installed" end
+   local output = run("inetd", "")
+   local right = tonumber(output:match "right: (%d+) of 360")
+   assert.is_true(right > 300, output)
+   assert.matches("20 processes: 20 %d\n", output)
+   assert.matches("line 1 has 3 numbers; expected 64 grey levels", output, 1, true)
+end)
+
 it("clingo asks a network for the legs of the fastest tour", function()
    if sanitized then return pending "the host would need the sanitizer's options" end
    if not has "clingo" then return pending "clingo is not installed" end
