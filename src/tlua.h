@@ -323,8 +323,11 @@ typedef struct tl_ProgramLimits {
 TL_API TL_MUSTCHECK bool tl_program_set_limits(tl_Program *program, const tl_ProgramLimits *limits);
 /* Makes a program use the state of another program, `from`, in place of its own constants of the
 ** same names. For example, a program of the same model's forward pass then gives the results of the
-** trained parameters. No run of either program may be in progress during this call. Afterwards
-** neither program may run during a step of the other. */
+** trained parameters. Two training steps that take turns, such as those of a GAN's discriminator and
+** generator, need two calls, one in each direction, because each step changes a model that the other
+** step uses. They also share the state of optimizers that both steps use, but not the count of steps
+** in a schedule. No run of either program may be in progress during this call. Afterwards neither
+** program may run during a step of the other. */
 TL_API TL_MUSTCHECK bool tl_program_share(tl_Program *program, tl_Program *from);
 
 /* ------------------------------------------------------------------------

@@ -24,6 +24,12 @@ local wrap = getmetatable(export).wrap
 --- replaced. A loaded program continues on its own, from the state and the rates at the moment at
 --- which it was saved.
 ---
+--- Steps that take turns, such as those of a GAN's discriminator and generator, may be exported one
+--- by one. A step may add to gradients that another step has left, as the generator's step does with
+--- the discriminator's, but must not read them. In a script such programs share the models. Loaded
+--- programs each have their own copies until tl_program_share of tlua.h makes them use the same
+--- tensors, which it recognizes by their names: give each export the same list of models.
+---
 ---     local model = nn.Linear(2, 1)
 ---     local optimizer = torch.optim.SGD(model:parameters(), {lr = 0.1})
 ---     local function step(x, y)

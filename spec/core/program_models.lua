@@ -105,3 +105,56 @@ train('train_convnet', function() return nn.Sequential(nn.Conv2d(1, 4, 3, {paddi
    nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 8, 3), nn.ReLU(), nn.Flatten(), nn.Dropout(0.3), nn.Linear(32, 4)) end,
    torch.randn(12, 1, 8, 8), function(p) return optim.AdamW(p, {lr = 0.01}) end,
    function(o) return optim.lr_scheduler.CosineAnnealingLR(o, {T_max = 20}) end)
+
+-- Exports three training steps of a generator and a discriminator, which take turns. Two optimizers have the
+-- generator's parameters. The step of the generator leaves gradients in the discriminator.
+local function gan()
+   torch.manual_seed(3)
+   local D = nn.Sequential(nn.Conv2d(1, 4, 4, {stride = 2, padding = 1, bias = false}), nn.BatchNorm2d(4),
+      nn.LeakyReLU(0.2), nn.Flatten(), nn.Linear(16, 1))
+   local G = nn.Sequential(nn.Conv2d(1, 4, 3, {padding = 1, bias = false}), nn.BatchNorm2d(4), nn.ReLU(),
+      nn.Conv2d(4, 1, 3, {padding = 1}), nn.Tanh())
+   local criterion = nn.BCEWithLogitsLoss()
+   local function of(model, lr) return optim.Adam(model:parameters(), {lr = lr, betas = {0.5, 0.999}}) end
+   local for_judge, for_maker, for_copy = of(D, 0.01), of(G, 0.01), of(G, 0.02)
+   local steps = {}
+   function steps.judge(x)
+      D:zero_grad()
+      local labels = torch.ones(x:size(1), 1)
+      local real = criterion(D(x), labels)
+      real:backward()
+      labels:fill_(0)
+      local fake = criterion(D(G(x):detach()), labels)
+      fake:backward()
+      for_judge:step()
+      return (real + fake):detach()
+   end
+   function steps.maker(x)
+      G:zero_grad()
+      local loss = criterion(D(G(x)), torch.ones(x:size(1), 1))
+      loss:backward()
+      for_maker:step()
+      return loss:detach()
+   end
+   function steps.copy(x)
+      for_copy:zero_grad()
+      local loss = nn.functional.mse_loss(G(x), x)
+      loss:backward()
+      for_copy:step()
+      return loss:detach()
+   end
+   return steps, {judge = for_judge, maker = for_maker, copy = for_copy}, {D, G}
+end
+local eager, steps, optimizers, models = gan(), gan()
+local x, losses = torch.randn(6, 1, 4, 4), {judge = {}, maker = {}, copy = {}}
+for _, name in ipairs {'judge', 'maker', 'copy'} do
+   torch.export_step(steps[name], {x}, {model = models, optimizer = optimizers[name]}):save(
+      ('%s/gan_%s.tlp'):format(dir, name))
+end
+for i = 1, 20 do
+   for _, name in ipairs {'judge', 'maker', 'copy'} do losses[name][i] = eager[name](x):item() end
+end
+for name, list in pairs(losses) do
+   put(('gan_%s.in'):format(name), x)
+   put(('gan_%s.out'):format(name), torch.tensor(list))
+end

@@ -305,6 +305,17 @@ TEST(a_saved_program_goes_on) {
   }
 }
 
+TEST(steps_of_several_programs_take_turns) {
+  Case c[] = {open_case("gan_judge"), open_case("gan_maker"), open_case("gan_copy")};
+  for (int i = 0; i < 3; i++) train(&c[i], 0, i == 0);
+  for (int i = 0; i < 3; i++)
+    for (int k = 0; k < 3; k++) CHECK(tl_program_share(c[i].program, c[k].program));
+  for (int step = 0; step < STEPS; step++)
+    for (int i = 0; i < 3; i++)
+      if (step + i > 0) train(&c[i], step, 1);
+  for (int i = 0; i < 3; i++) close_case(&c[i]);
+}
+
 TEST(later_steps_allocate_nothing) {
   CHECK(tl_set_num_threads(1));
   for (int i = 0; trained[i]; i++) {
@@ -434,7 +445,10 @@ TEST(failures_are_told) {
   CHECK(!tl_program_share(c.program, c.program) && says("programs with state of the same names"));
   Case step = open_case("train_mlp");
   CHECK(!tl_program_run(step.program, &step.in, 1, &out, 1) && says("it is a training step"));
-  CHECK(!tl_program_share(step.program, step.program) && says("keeps its own parameters"));
+  Case judge = open_case("gan_judge"), other = open_case("train_convnet");
+  CHECK(!tl_program_share(judge.program, other.program) && says("state of the same names"));
+  close_case(&judge);
+  close_case(&other);
   CHECK(tl_program_seed(step.program, 9));
   close_case(&step);
   tl_program_free(NULL);

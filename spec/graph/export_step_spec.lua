@@ -215,6 +215,81 @@ describe("a training step as a program", function()
       for i, model in ipairs(own.model) do assert(model.weight:equal(parts.model[i].weight)) end
    end)
 
+   it("lets the steps of a GAN take turns, each exported by its own call", function()
+      local function gan()
+         torch.manual_seed(1)
+         local D = nn.Sequential(nn.Conv2d(1, 4, 4, {stride = 2, padding = 1, bias = false}), nn.LeakyReLU(0.2),
+            nn.Conv2d(4, 8, 4, {stride = 2, padding = 1, bias = false}), nn.BatchNorm2d(8), nn.LeakyReLU(0.2),
+            nn.Conv2d(8, 1, 2, {bias = false}), nn.Sigmoid())
+         local G = nn.Sequential(nn.ConvTranspose2d(6, 8, 2, {bias = false}), nn.BatchNorm2d(8), nn.ReLU(),
+            nn.ConvTranspose2d(8, 4, 4, {stride = 2, padding = 1, bias = false}), nn.BatchNorm2d(4), nn.ReLU(),
+            nn.ConvTranspose2d(4, 1, 4, {stride = 2, padding = 1, bias = false}), nn.Tanh())
+         local criterion, options = nn.BCELoss(), {lr = 2e-3, betas = {0.5, 0.999}}
+         local optimizer_d, optimizer_g = optim.Adam(D:parameters(), options), optim.Adam(G:parameters(), options)
+         local function d_step(real)
+            D:zero_grad()
+            local label = torch.ones(real:size(1))
+            local loss = criterion(D(real):view(-1), label)
+            loss:backward()
+            label:fill_(0)
+            local fake = G(torch.randn(real:size(1), 6, 1, 1))
+            local loss_fake = criterion(D(fake:detach()):view(-1), label)
+            loss_fake:backward()
+            optimizer_d:step()
+            return (loss + loss_fake):detach()
+         end
+         local function g_step(noise)
+            G:zero_grad()
+            local loss = criterion(D(G(noise)):view(-1), torch.ones(noise:size(1)))
+            loss:backward()
+            optimizer_g:step()
+            return loss:detach()
+         end
+         return d_step, g_step, {D, G}, optimizer_d, optimizer_g
+      end
+      local real, noise = torch.randn(5, 1, 8, 8), torch.randn(5, 6, 1, 1)
+      local eager_d, eager_g, own = gan()
+      local d_step, g_step, models, optimizer_d, optimizer_g = gan()
+      local options = {model = models, optimizer = optimizer_g}
+      g_step(noise)
+      eager_g(noise)
+      local program_g = torch.export_step(g_step, {noise}, options)
+      local program_d = torch.export_step(d_step, {real}, {model = models, optimizer = optimizer_d})
+      for i = 1, 4 do
+         torch.manual_seed(i)
+         local loss_d, loss_g = eager_d(real), eager_g(noise)
+         torch.manual_seed(i)
+         assert(loss_d:equal(program_d(real)) and loss_g:equal(program_g(noise)))
+      end
+      for i, model in ipairs(own) do
+         local state = models[i]:state_dict()
+         for name, value in pairs(model:state_dict()) do assert(value:equal(state[name]), name) end
+      end
+
+      local D, G = table.unpack(models)
+      local function refused(operator, fn)
+         assert.error_matches(function() torch.export_step(fn, {noise}, options) end,
+            operator .. ": 1.1.weight has a gradient of an earlier step; begin the step with zero_grad")
+      end
+      d_step(real)
+      refused("norm", function(t) return g_step(t), D[1].weight.grad:norm() end)
+      refused("detach", function(t)
+         local loss = g_step(t)
+         nn.utils.clip_grad_norm_(D:parameters(), 1)
+         return loss
+      end)
+      refused("export_step", function(t)
+         D(G(t)):sum():backward {inputs = {D[1].weight}}
+         optimizer_d:step()
+         return t * 2
+      end)
+      refused("export_step", function(t) -- no optimizer of the program uses these gradients
+         local loss = D(G(t)):mean()
+         loss:backward()
+         return loss:detach()
+      end)
+   end)
+
    it("takes batches of other sizes", function()
       local model = mlp()
       local step, parts = step_of(model, {optimizer = sgd})

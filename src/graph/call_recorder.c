@@ -9,8 +9,9 @@
 **
 ** A training step is recorded with its backward passes, as calls of autograd/calls.h. A gradient is
 ** recorded when the traced code uses it: if an unknown tensor is the gradient of a known tensor,
-** the recorder adds a call that reads that gradient. A gradient that an earlier step has left is an
-** error, since a program begins without gradients.
+** the recorder adds a call that reads that gradient. A program begins without gradients, so it is
+** an error if the traced code reads a gradient that an earlier step has left. The code may add to
+** such a gradient, as the step of a GAN's generator does with the discriminator's gradients.
 */
 #include <stdio.h>
 #include <string.h>
@@ -51,13 +52,6 @@ typedef struct Branch {
   int32_t changes, memories;
 } Branch;
 
-/* The gradient that a known tensor has from an earlier step when a backward pass begins (borrowed;
-** NULL if it has none), and the gradient's version. */
-typedef struct OldGradient {
-  const tl_Tensor *grad;
-  unsigned version;
-} OldGradient;
-
 /* a number in place of a value: the tensor was made in a branch that has ended */
 enum { LOCAL = -2 };
 
@@ -77,8 +71,10 @@ struct tli_Trace {
   Memory *memories;
   Named *named;
   int32_t nkept, nmemories, nnamed, unnamed;
-  OldGradient *old; /* for each of the first `nold` tensors in `kept`, in the region */
+  bool *old; /* whether each of the first `nold` tensors in `kept` has an old gradient */
   int32_t nold;
+  const tl_Tensor *added; /* a tensor to whose old gradient a pass may have added, or NULL */
+  bool takes;             /* whether the traced code has read a gradient */
   Change *changes;
   Branch *branches; /* branches that have not ended, the innermost last */
   int32_t nchanges, nbranches;
@@ -238,35 +234,33 @@ static int32_t as_gradient(tli_Trace *t, const tl_Tensor *tensor) {
     tli_GraphCall *made = of < 0 ? NULL : tli_graph_call(t->graph, &tli_call_autograd_grad_of, 1);
     if (made == NULL) return -1;
     made->args[0].integer = of;
+    t->takes = true;
     return made->results[0];
   }
   return -2;
 }
 
-/* Notes the gradients of earlier steps before a backward pass, which must not add to them. */
+/* Notes the gradients of earlier steps before a backward pass. */
 static bool before_backward(tli_Trace *t) {
   t->old = tli_region_get(&t->region, t->nkept + 1, sizeof *t->old);
   if (t->old == NULL) return false;
   t->nold = t->nkept;
-  for (int32_t i = 0; i < t->nkept; i++) {
-    const tl_Tensor *grad = gradient_of(t->kept[i]);
-    bool old = grad && !is_fresh(t, t->kept[i]);
-    if (old && tli_is_sparse_grad(grad)) return no_old_gradient(t, t->kept[i]);
-    t->old[i] = (OldGradient){old ? grad : NULL, old ? tli_version(grad) : 0};
-  }
+  for (int32_t i = 0; i < t->nkept; i++)
+    t->old[i] = gradient_of(t->kept[i]) && !is_fresh(t, t->kept[i]);
   return true;
 }
 
 /* After a backward pass, the gradients that it has computed belong to this trace. The pass may also
-** have changed them in place, so their new versions are accepted. Fails if the pass has added to a
-** gradient of an earlier step. */
+** have changed them in place, so their new versions are accepted. A gradient of an earlier step
+** stays one if the pass has added to it. */
 static bool after_backward(tli_Trace *t) {
   for (int32_t i = 0; i < t->nkept; i++) {
     tl_Tensor *grad = gradient_of(t->kept[i]);
     if (grad == NULL) continue;
-    const OldGradient *old = i < t->nold && t->old[i].grad ? &t->old[i] : NULL;
-    if (old && old->grad == grad && old->version == tli_version(grad)) continue;
-    if (old) return no_old_gradient(t, t->kept[i]);
+    if (i < t->nold && t->old[i]) {
+      if (t->added == NULL) t->added = t->kept[i];
+      continue;
+    }
     TL_TRY(tli_addresses_put(&t->region, &t->fresh, t->kept[i], 1));
     Memory *memory = memory_of(t, grad);
     if (memory && memory->kind == TLI_VALUE_RESULT) memory->version = tli_version(grad);
@@ -523,10 +517,11 @@ static bool begin_gradients(tli_Trace *t, const tli_Call *call, const tli_CallAr
   if (!t->step && (pass || call == &tli_call_autograd_set_grad))
     return tli_fail(TL_EARG, "%s: torch.export records no gradients; torch.export_step does",
                     pass ? "backward" : "grad");
-  if (call == &tli_call_autograd_backward) TL_TRY(before_backward(t));
-  if (call == &tli_call__fused_step_ && args[1].tensors.n == 0)
+  if (call == &tli_call__fused_step_ && args[1].tensors.n == 0) {
     for (int64_t i = 0; i < args[0].tensors.n; i++)
       TL_TRY(no_old_gradient(t, args[0].tensors.v[i]));
+    t->takes = true;
+  }
   if (t->live && call == &tli_call_autograd_requires_grad_)
     return refuse(call, "it changes whether a tensor has a gradient");
   if (call == &tli_call_autograd_requires_grad_ &&
@@ -555,7 +550,7 @@ static bool begin(tli_Tracer *tracer, const tli_Call *call, const tli_CallArg *a
   for (int i = 0; i < call->nparams; i++) TL_TRY(read_arg(t, call, i, &args[i], &t->pending[i]));
   if (!t->live && (call == &tli_call_embedding || call == &tli_call_embedding_bag))
     with_dense_gradient(call, t->pending);
-  return true;
+  return call != &tli_call_autograd_backward || before_backward(t);
 }
 
 /* Stores the new version of an argument's storage, after a call that was allowed to write to it. */
@@ -782,6 +777,8 @@ static bool add_outputs(tli_Trace *t, tl_Tensor *const *outputs, int n) {
 tli_Graph *tli_trace_finish(tli_Trace *t, tl_Tensor *const *outputs, int n) {
   tli_trace_stop(&t->tracer);
   if (!add_outputs(t, outputs, n)) return NULL;
+  /* code that collects gradients for an optimizer outside of the program, which drops them */
+  if (t->added && !t->takes && !no_old_gradient(t, t->added)) return NULL;
   tli_Graph *g = t->graph;
   t->graph = NULL;
   return g;

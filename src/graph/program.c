@@ -125,17 +125,21 @@ static bool make_numbers(tl_Program *p) {
   return true;
 }
 
-/* Creates the tensors that runs use as constants. Also creates the autograd state of leaves now, so
+/* Returns the tensor that runs use as a constant. The autograd state of a leaf is created now, so
 ** that the first run requests the same memory as later runs. */
+static tl_Tensor *make_constant(tl_Tensor *values, bool leaf) {
+  if (!leaf) return tli_retain(values);
+  tl_Tensor *made = tli_detached(values);
+  if (made && tli_require_grad(made) && tli_autograd(made)) return made;
+  tli_release(made);
+  return NULL;
+}
+
 static bool make_constants(tl_Program *p) {
   const tli_Graph *g = p->graph;
-  for (int32_t i = 0; i < g->nconstants; i++) {
-    const tli_GraphConstant *c = &g->constants[i];
-    p->constants[i] = c->leaf ? tli_detached(c->tensor) : tli_retain(c->tensor);
-    if (p->constants[i] == NULL) return false;
-    if (c->leaf && (!tli_require_grad(p->constants[i]) || tli_autograd(p->constants[i]) == NULL))
+  for (int32_t i = 0; i < g->nconstants; i++)
+    if (!(p->constants[i] = make_constant(g->constants[i].tensor, g->constants[i].leaf)))
       return false;
-  }
   return true;
 }
 
@@ -315,8 +319,6 @@ tl_Program *tl_program_to(tl_Program *p, tl_Device device) {
 static bool can_share(const tl_Program *p, int32_t i, const tl_Tensor *of) {
   const tl_Tensor *to = p->graph->constants[i].tensor;
   const char *name = p->graph->constants[i].name;
-  if (p->graph->constants[i].leaf)
-    return tli_fail(TL_EARG, "program: %s: a training step keeps its own parameters", name);
   tl_Device a = tli_device(to), b = tli_device(of);
   if (a.type != b.type || a.index != b.index)
     return tli_fail(TL_EDEVICE, "program: %s: expected programs on one device", name);
@@ -329,8 +331,9 @@ static bool can_share(const tl_Program *p, int32_t i, const tl_Tensor *of) {
 }
 
 /* Returns the state of another program that has the same name as constant `i`; NULL if that program
-** has none. */
+** has none. Each program with a schedule counts its own steps. */
 static tl_Tensor *state_for(const tl_Program *p, int32_t i, const tl_Program *from) {
+  if (i == p->graph->schedule.count) return NULL;
   for (int32_t k = 0; k < from->graph->nconstants; k++) {
     const tli_GraphConstant *of = &from->graph->constants[k];
     if (of->state && strcmp(of->name, p->graph->constants[i].name) == 0) return of->tensor;
@@ -350,12 +353,15 @@ bool tl_program_share(tl_Program *p, tl_Program *from) {
   if (shared == 0)
     return tli_fail(TL_EARG, "program: expected programs with state of the same names");
   for (int32_t i = 0; i < p->graph->nconstants; i++) {
-    tl_Tensor *of = state_for(p, i, from);
+    tli_GraphConstant *to = &p->graph->constants[i];
+    tl_Tensor *of = state_for(p, i, from), *made = of ? make_constant(of, to->leaf) : NULL;
     if (of == NULL) continue;
-    tli_release(p->graph->constants[i].tensor);
+    if (made == NULL) return false;
+    tli_retain(of);
+    tli_release(to->tensor);
     tli_release(p->constants[i]);
-    p->graph->constants[i].tensor = tli_retain(of);
-    p->constants[i] = tli_retain(of);
+    to->tensor = of;
+    p->constants[i] = made;
   }
   return true;
 }

@@ -95,19 +95,37 @@ local function sorted(list)
    return keys
 end
 
-local function add_optimizer(add, start, optimizer)
-   local i = 0
+-- The numbers of optimizers and scalers in all exports, and the last number for each parameter.
+local numbers, latest = setmetatable({}, {__mode = "k"}), setmetatable({}, {__mode = "k"})
+
+-- Returns the beginning of the names of an optimizer's or a scaler's state. Optimizers that have a
+-- parameter in common get different names, also in different programs, because tl_program_share
+-- shares state by its name. `keys` lists the optimizer's parameters.
+local function state_prefix(text, object, keys)
+   if not numbers[object] then
+      local n = 1
+      for _, key in ipairs(keys) do n = math.max(n, (latest[key] or 0) + 1) end
+      for _, key in ipairs(keys) do latest[key] = n end
+      numbers[object] = n
+   end
+   return numbers[object] == 1 and text .. "." or ("%s%d."):format(text, numbers[object])
+end
+
+local function add_optimizer(add, names, start, optimizer)
+   local params = {}
+   for i, parameter in optimizer:each() do
+      params[i] = parameter
+      add(("%sparameter.%d"):format(start, i), parameter)
+   end
+   start = state_prefix("optimizer", optimizer, params)
    for g, group in ipairs(optimizer.param_groups) do
-      for _, parameter in ipairs(group.params) do
-         i = i + 1
-         add(("%sparameter.%d"):format(start, i), parameter)
-      end
       if torch.is_tensor(group.lr) then add(("%sgroup.%d.lr"):format(start, g), group.lr) end
    end
-   for position, state in pairs(optimizer.state) do
+   for i, parameter in ipairs(params) do
+      local state = optimizer.state[i] or {}
       for _, name in ipairs(sorted(state)) do
          if torch.is_tensor(state[name]) then
-            add(("%sstate.%d.%s"):format(start, position, name), state[name])
+            add(("%s%s.%s"):format(start, names[parameter], name), state[name])
          end
       end
    end
@@ -115,11 +133,11 @@ end
 
 -- Returns a list of {name, tensor, true} for all tensors that the function may change.
 local function named_tensors(parts)
-   local list, seen = {}, {}
+   local list, names = {}, {}
    local function add(name, tensor)
-      if seen[tensor] then return end
+      if names[tensor] then return end
       nested.check_tensor("export_step", "the tensor " .. name, tensor)
-      seen[tensor] = true
+      names[tensor] = name
       list[#list + 1] = {name, tensor, true}
    end
    for i, model in ipairs(parts.models) do
@@ -128,10 +146,10 @@ local function named_tensors(parts)
       for name, tensor in model:named_buffers() do add(start .. name, tensor) end
    end
    for i, optimizer in ipairs(parts.optimizers) do
-      add_optimizer(add, prefix("optimizer.", i, #parts.optimizers), optimizer)
+      add_optimizer(add, names, prefix("optimizer.", i, #parts.optimizers), optimizer)
    end
-   for i, scaler in ipairs(parts.scalers) do
-      local start = prefix("scaler.", i, #parts.scalers)
+   for _, scaler in ipairs(parts.scalers) do
+      local start = state_prefix("scaler", scaler, {"scaler"})
       if scaler.scale_number then
          add(start .. "scale", scaler.scale_number)
          add(start .. "growth", scaler.growth)
@@ -247,7 +265,11 @@ local function collecting(collect, make, fn)
    end)
    local fine, message = pcall(fn)
    rawset(torch, "_fused_step_", step)
-   if not fine then error(message, 0) end
+   if fine then return end
+   if type(message) == "string" then
+      message = message:gsub("_fused_step_: ", "export_step: ", 1)
+   end
+   error(message, 0)
 end
 
 local function steps_made(parts)
