@@ -3,10 +3,10 @@
 -- and the scale is reduced. After `growth_interval` steps with finite gradients the scale is
 -- increased.
 --
--- Three numbers are kept on the device: the scale, a flag that tells whether a gradient was not
--- finite, and the count of steps with finite gradients. Optimizers derived from optim.Fused read
--- these numbers on the device, so the program does not wait; for other optimizers, step() reads the
--- flag on the host.
+-- A scaler keeps three numbers on the device of the losses: the scale, a flag that tells whether a
+-- gradient was not finite, and the count of steps with finite gradients. Optimizers derived from
+-- optim.Fused read these numbers on the device, so the program does not wait; for other optimizers,
+-- step() reads the flag on the host.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -37,8 +37,9 @@ local Fused = require "tlua.optim.Fused"
 ---@field set_growth_interval fun(self, value: integer)  at least 1
 local GradScaler = class.class("amp.GradScaler")
 
--- The state of an optimizer's gradients since the last update(). READY: they are still scaled;
--- UNSCALED: unscale_ has divided them; STEPPED: a step has used them.
+-- The state of an optimizer's gradients since the last update(). READY: the gradients are still
+-- multiplied by the scale. UNSCALED: unscale_ has divided them by the scale. STEPPED: a step of the
+-- optimizer has used them.
 local READY <const>, UNSCALED <const>, STEPPED <const> = "ready", "unscaled", "stepped"
 
 local signature = args.signature [[amp.GradScaler(device: device = 'cuda',
@@ -53,9 +54,10 @@ local function is_scale(value)
    return type(value) == "number" and value > 0 and value < math.huge
 end
 
---- Makes a scaler. Its numbers are created on the device of the first loss or gradient that the
---- scaler gets.
----@param device? string|torch.device  accepted as in PyTorch; the first loss or gradient decides
+--- Makes a scaler. The scale and the growth counter are created on the device of the first loss or
+--- gradient that the scaler gets.
+---@param device? string|torch.device  without effect: the first loss or gradient determines the
+--- device
 ---@param options? {init_scale: number, growth_factor: number, backoff_factor: number,
 --- growth_interval: integer, enabled: boolean}
 function GradScaler:__init(...)
@@ -73,7 +75,7 @@ function GradScaler:__init(...)
 end
 
 --- Forgets all optimizers: empties the table that maps each optimizer to the stage of its gradients
---- and to `found`, a flag on the device.
+--- and to `found`, a tensor that tells whether a gradient was not finite.
 function GradScaler:forget()
    self.optimizers = setmetatable({}, {__mode = "k"})
 end
@@ -120,7 +122,8 @@ local function entry_of(self, optimizer, method)
    return entry
 end
 
--- Returns an optimizer's gradients, grouped by device and dtype.
+-- Returns an optimizer's gradients as a table of lists, one for each pair of device and dtype, and
+-- the number of gradients.
 local function gradients(optimizer)
    local lists, count = {}, 0
    for _, group in ipairs(optimizer.param_groups) do
@@ -138,8 +141,8 @@ local function gradients(optimizer)
    return lists, count
 end
 
--- Multiplies the gradients by `factor`, and records in `entry.found` whether any of them was not
--- finite.
+-- Multiplies the gradients by `factor`, and records in the tensor `entry.found` whether any
+-- gradient was not finite.
 local function check_gradients(self, optimizer, entry, factor, method)
    local lists, count = gradients(optimizer)
    if count == 0 then
@@ -161,7 +164,8 @@ local function check_gradients(self, optimizer, entry, factor, method)
       number = number:to(home)
       entry.found = entry.found and torch.maximum(entry.found, number) or number
    end
-   -- if parameters are split over ranks, each rank has checked only its own part
+   -- If parameters are split over ranks, each rank has checked only its own part. So the largest
+   -- flag of all ranks becomes the flag of each rank.
    local placement = package.loaded["tlua.distributed.placement"]
    if placement then entry.found = placement.largest(optimizer, entry.found) end
 end
@@ -217,9 +221,9 @@ local function is_finite(optimizer, found)
       and "make it with capturable = true" or "use an optimizer that takes `capturable`", why))
 end
 
--- Returns the fields that a step needs if the optimizer itself divides by the scale, and the norm
--- of the gradients if the step clips them. Usually the gradients are only read. If they must be
--- clipped and clip_numbers cannot do that, unscale_ divides them.
+-- Returns the fields to set in an optimizer that itself divides by the scale, and, if the step
+-- clips the gradients, their norm before clipping. If the optimizer cannot clip during its step
+-- (clip_numbers returns nil), unscale_ divides the gradients beforehand, and no fields are needed.
 local function fields_of_step(self, optimizer, entry, options)
    local scale = self.scale_number
    local max_norm, norm_type = math.huge, math.huge

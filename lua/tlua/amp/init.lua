@@ -8,7 +8,7 @@ local modules = lazy.modules("tlua.amp", {
    GradScaler = "GradScaler",
 })
 
--- Aliases for PyTorch's paths, such as amp.grad_scaler.GradScaler.
+-- Modules under PyTorch's paths, such as torch.amp.grad_scaler.GradScaler.
 modules.autocast_mode, modules.grad_scaler = "tlua.amp", "tlua.amp"
 
 return lazy.load({}, modules)

@@ -4,7 +4,8 @@
 --    q = clamp(round(x / scale) + zero_point, quant_min, quant_max)
 --    y = (q - zero_point) * scale
 --
--- The derivative is 1 where no element was clamped, and 0 elsewhere.
+-- The derivative of y with respect to x is 1 for elements that were not clamped, and 0 for clamped
+-- elements.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -12,8 +13,8 @@ local class = require "tlua.class"
 
 local M = {}
 
--- Returns round(x / scale) + zero_point as a floating-point tensor. NaN becomes the smallest
--- number.
+-- Returns round(x / scale) + zero_point as a floating-point tensor, in which -infinity replaces
+-- NaN, so that NaN is clamped to quant_min.
 local function steps(x, scale, zero_point)
    local q = (x:float() * scale:reciprocal()):round() + zero_point
    return torch.where(q:isnan(), -math.huge, q)
@@ -30,7 +31,8 @@ end
 function Rounded.backward(ctx, grad) return grad * ctx:saved_tensors() end
 
 -- Rounds as the class Rounded does, and also differentiates with respect to the scale and the zero
--- point. `over` lists the dimensions along which the scale and the zero point are constant.
+-- point. `over` lists the dimensions along which the scale and the zero point are constant; their
+-- gradients are sums over these dimensions.
 local Learned = class.class("ao.quantization.Learned", torch.autograd.Function)
 
 function Learned.forward(ctx, x, scale, zero_point, low, high, factor, over)
@@ -73,7 +75,7 @@ local function check_floating(who, x)
    if not x:is_floating_point() then args.refuse(who, "input", "a floating tensor", x) end
 end
 
--- Returns a number, or the number in a one-element tensor, as a 0-d tensor of float32.
+-- Converts a number, or a tensor of one element, to a 0-d tensor of float32.
 local function single(who, name, value, device)
    return torch.tensor(args.to_number(who, name, value), {dtype = "float32", device = device})
 end
@@ -105,8 +107,8 @@ function M.fake_quantize_per_tensor_affine(...)
       a.quant_max)
 end
 
--- Returns the vectors of scales and zero points in a shape that broadcasts along the axis, and the
--- axis as a positive number.
+-- Reshapes the vectors of scales and zero points so that they broadcast along the axis. Returns
+-- both, and the axis as a positive number.
 local function along(who, x, scale, zero_point, axis)
    if axis < 0 then axis = axis + x:dim() + 1 end
    if axis < 1 or axis > x:dim() then

@@ -1,6 +1,7 @@
--- functional.lua - torch.ao.nn.quantized: modules for sums, products and joins in models that are
--- to be quantized. FloatFunctional has an observer of its results, from which convert computes the
--- scale and the zero point of the QFunctional that replaces it.
+-- functional.lua - torch.ao.nn.quantized: modules for sums, products and concatenations in models
+-- that are to be quantized. A FloatFunctional has an observer, which records the range of its
+-- results. `convert` replaces the FloatFunctional by a QFunctional, and computes the scale and the
+-- zero point of the QFunctional from that range.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -28,7 +29,8 @@ end
 local Float = class.class("ao.nn.quantized.FloatFunctional", Module)
 M.FloatFunctional = Float
 
--- Passes a result to the observer if the model was prepared. Returns the result.
+-- Passes a result to the observer, which `prepare` has added to the model, if there is one. Returns
+-- the result.
 local function observed(self, result)
    local observer = rawget(self, "activation_post_process")
    if observer then observer(result) end
@@ -61,7 +63,7 @@ function Float:mul(x, y) return observed(self, torch.mul(x, y)) end
 ---@return Tensor
 function Float:mul_scalar(x, y) return torch.mul(x, y) end -- luacheck: no unused args
 
---- Joins tensors.
+--- Concatenates tensors along a dimension.
 ---@param x Tensor[]  of the same sizes in all other dimensions
 ---@param dim? integer  1 by default
 ---@return Tensor
@@ -80,8 +82,8 @@ function Float:add_relu(x, y) return observed(self, torch.add(x, y):relu()) end
 function Float:matmul(x, y) return observed(self, torch.matmul(x, y)) end
 
 --- Computes with quantized tensors. convert replaces each FloatFunctional by a QFunctional. The
---- results of add, mul, cat, add_relu and matmul have the module's scale and zero point, which can
---- be set.
+--- results of add, mul, cat, add_relu and matmul have the scale and the zero point that are in the
+--- module's fields.
 ---
 ---     local f = torch.ao.nn.quantized.QFunctional()
 ---     f.scale, f.zero_point = 0.25, 3
@@ -119,7 +121,8 @@ function Quantized:__init()
    self:register_load_state_dict_pre_hook(settle)
 end
 
--- Checks a tensor of a loaded state; see lua/tlua/nn/state.lua.
+-- Returns which tensor is expected if a tensor of a loaded state is wrong, and nil if the tensor is
+-- right; see lua/tlua/nn/state.lua.
 function Quantized:_expects(field, value) -- luacheck: no unused args
    if field == "zero_point" then
       return value:is_floating_point() and "a tensor of integers" or nil
@@ -132,7 +135,7 @@ end
 
 Quantized.forward = refuse_call
 
--- Returns the module's scale and zero point for a result.
+-- Returns the scale and the zero point that the module gives to its results.
 local function result_of(self)
    local scale = args.to_number("QFunctional", "scale", self.scale)
    if scale == 0 then
@@ -142,15 +145,16 @@ local function result_of(self)
    return scale, self.zero_point
 end
 
--- Raises an error for a tensor that is not quantized: the model lacks a QuantStub before the
--- module.
+-- Raises an error for a tensor that is not quantized. The message says that the model lacks a
+-- QuantStub before the module.
 local function check(method, name, x)
    if torch.is_tensor(x) and x.is_quantized then return end
    args.refuse("QFunctional:" .. method, name,
       "a quantized tensor, which a QuantStub before the layer makes", x)
 end
 
--- Returns the result of an operator for two quantized tensors.
+-- Calls the operator torch.ops.quantized[method] with two quantized tensors and the module's scale
+-- and zero point. Returns the result.
 local function apply(self, method, x, y)
    check(method, "x", x)
    check(method, "y", y)
@@ -187,7 +191,7 @@ function Quantized:mul_scalar(x, y) -- luacheck: no unused args
    return operators.mul_scalar(x, y)
 end
 
---- Joins quantized tensors.
+--- Concatenates quantized tensors along a dimension.
 ---@param x ao.QuantizedTensor[]  of the same sizes in all other dimensions
 ---@param dim? integer  1 by default
 ---@return ao.QuantizedTensor

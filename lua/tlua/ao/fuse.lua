@@ -10,7 +10,7 @@ local M = {}
 
 local who <const> = "ao.quantization.fuse_modules"
 
--- A layer and a ReLU, which convert replaces by one layer.
+-- A layer followed by a ReLU. `convert` replaces both by one quantized layer.
 local Fused = class.class("ao.quantization.Fused", nn.Module)
 M.Fused = Fused
 
@@ -26,7 +26,7 @@ local norm_of <const> = {
    ["nn.Conv2d"] = "nn.BatchNorm2d", ["nn.Conv3d"] = "nn.BatchNorm3d",
 }
 
--- Returns one module that replaces a layer and the layers after it.
+-- Returns one module that computes the same as `modules`, a layer and the modules after it.
 local function fused(modules)
    local layer, at = modules[1], 2
    local norm = norm_of[torch.type(layer)]

@@ -80,8 +80,8 @@ local function moment(from, to, density)
    return density * ((to * to * to - from * from * from) / 3)
 end
 
--- Returns the squared error of rounding if `levels` numbers cover the intervals `first` to `last`,
--- counted from 0, and elements outside are clamped.
+-- Returns the sum of the squared rounding errors if `levels` equally spaced numbers cover the
+-- intervals `first` to `last`, counted from 0. Elements outside these intervals are clamped.
 local function error_of(histogram, width, first, last, levels)
    local step = width * (last - first + 1) / levels
    if step == 0 then return 0 end

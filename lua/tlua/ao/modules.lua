@@ -135,7 +135,8 @@ end
 -- half() and similar methods do not convert the scale and the bias, as in PyTorch.
 Linear._keeps_dtypes = true
 
--- Checks a tensor of a loaded state; see lua/tlua/nn/state.lua.
+-- Returns which tensor is expected if a tensor of a loaded state is wrong, and nil if the tensor is
+-- right; see lua/tlua/nn/state.lua.
 function Linear:_expects(field, value)
    if field == "integers" then
       return value.dtype ~= "int8" and "an int8 tensor" or nil

@@ -1,7 +1,7 @@
 -- observers.lua - modules that record the range of the tensors passed through them, and compute
 -- from the range a scale and a zero point for quantized tensors. All observers derive from one
--- class. An observer has one range, or one for each position of a dimension; the range covers all
--- tensors or is a moving average.
+-- class. An observer has one range, or one range for each position of a dimension. The range covers
+-- all tensors so far, or is a moving average of their ranges.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -63,7 +63,8 @@ function Observer:reset_min_max_vals()
    self:register_buffer("max_val", torch.full(size, -math.huge))
 end
 
--- Returns the smallest and the largest element, or with ch_axis a vector of each.
+-- Returns the smallest and the largest element of a tensor. An observer with the option ch_axis
+-- returns two vectors instead, with the extremes for each position of that dimension.
 function Observer:range_of(x)
    if not self.ch_axis then return x:min(), x:max() end
    local axis, over = self.ch_axis, {}

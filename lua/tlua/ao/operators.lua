@@ -1,6 +1,7 @@
--- operators.lua - torch.ops.quantized: sums, products and joins of quantized tensors, whose results
--- have the scale and the zero point that are given. The formulas are PyTorch's: sums are computed
--- in float32 and then rounded; products are computed exactly from the integers and then rounded.
+-- operators.lua - torch.ops.quantized: sums, products and concatenations of quantized tensors. The
+-- caller gives the scale and the zero point of the results. The formulas are PyTorch's: sums are
+-- computed in float32 and then rounded; products are computed exactly from the integers and then
+-- rounded.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -10,8 +11,8 @@ local M = {}
 
 local prefix <const> = "ops.quantized."
 
--- Returns the components of an argument. Raises an error unless it is a tensor quantized per
--- tensor.
+-- Returns the components of an argument: integers, dtype, scale and zero point. Raises an error
+-- unless the argument is a tensor quantized per tensor.
 local function parts_of(who, name, value)
    local p = quantized._parts(value)
    if not p or p.axis then args.refuse(who, name, "a tensor quantized per tensor", value) end
@@ -29,7 +30,8 @@ local function partner_of(who, name, value, first)
    return p
 end
 
--- Returns the dtype, the scale and the zero point of a result.
+-- Checks the scale and the zero point for a result, and returns them and the dtype as a table, such
+-- as `rounded` takes.
 local function result_like(who, dtype, scale, zero_point)
    local number = args.to_number(who, "scale", scale)
    if not (number > 0 and number < math.huge) then
@@ -40,7 +42,8 @@ local function result_like(who, dtype, scale, zero_point)
    return {dtype = dtype, scale = number, zero_point = math.tointeger(zero)}
 end
 
--- Quantizes numbers with the parameters of `like`. If `relu` is true, negative numbers become 0.
+-- Quantizes numbers with the dtype, the scale and the zero point of `like`. If `relu` is true,
+-- negative numbers become 0.
 local function rounded(like, numbers, relu)
    if relu then numbers = numbers:relu() end
    return quantized._of_integers(quantized._integers_of(like, numbers), like.dtype, like.scale,
@@ -53,13 +56,14 @@ end
 
 -- Numbers and quantized tensors ------------------------------------------------------------------
 
--- Rescales the integers of a tensor around its zero point, and clamps them to the dtype's range.
+-- Returns p * factor + zero, where p is integers minus their zero point. The products are rounded,
+-- and the sums are clamped to low .. high, the dtype's range.
 local function rescaled(p, factor, low, high, zero)
    return (p:float() * factor):round():double():add(zero):clamp(low, high)
 end
 
--- Adds a number by changing the zero point. If the zero point would leave the dtype's range, the
--- scale is enlarged as well.
+-- Adds a number to a quantized tensor by changing the tensor's zero point. If the zero point would
+-- leave the dtype's range, the scale is enlarged as well.
 local function add_number(who, p, number, relu, name)
    local low, high = quantized._limits(p.dtype)
    local device = p.integers.device
@@ -83,7 +87,8 @@ local function add_number(who, p, number, relu, name)
       like.zero_point)
 end
 
--- Multiplies by a number: its magnitude changes the scale, and its sign changes the integers.
+-- Multiplies a quantized tensor by a number. The number's magnitude changes the scale, and its sign
+-- changes the integers.
 local function multiply_number(_, p, number, relu)
    local low, high = quantized._limits(p.dtype)
    local integers, scale, zero = p.integers, p.scale * math.abs(number), p.zero_point
@@ -162,7 +167,8 @@ local function product(like, p, q, relu)
       like.zero_point)
 end
 
--- Defines name and name_relu: functions of two quantized tensors, or of one and a number.
+-- Defines name and name_relu: functions of two quantized tensors, or of a quantized tensor and a
+-- number.
 local function define_pair(name, fn, fn_of_number)
    for _, relu in ipairs {false, true} do
       local whole = name .. (relu and "_relu" or "")
@@ -183,9 +189,9 @@ end
 
 --- Adds two quantized tensors of the same dtype, which broadcast. The numbers are added in float32
 --- and rounded to the scale and the zero point that are given. With a number as the second argument
---- the function does what add_scalar does. add_relu replaces negative sums by 0. PyTorch has the
---- same integers for tensors that are shorter than its vectors. In longer ones it rounds less
---- often, and about one sum in a hundred, near the middle between two integers, differs by 1.
+--- the function does what add_scalar does. add_relu replaces negative sums by 0. For tensors
+--- shorter than a SIMD vector, PyTorch's results are the same. In longer tensors PyTorch rounds
+--- less often, so about one sum in a hundred, near the middle between two integers, differs by 1.
 ---
 ---     local x = torch.tensor {1.0, 2}
 ---     local q = torch.quantize_per_tensor(x, 0.5, 10, "quint8")
@@ -255,8 +261,9 @@ local function define_cat(name, relu)
    end
 end
 
---- Joins quantized tensors of the same dtype along a dimension. The result has the given scale and
---- zero point or, by default, the first tensor's. cat_relu replaces negative numbers by 0.
+--- Concatenates quantized tensors of the same dtype along a dimension. The result has the given
+--- scale and zero point; by default, they are equal to the first tensor's. cat_relu replaces
+--- negative numbers by 0.
 ---@param qx ao.QuantizedTensor[]  quantized per tensor
 ---@param dim integer
 ---@param scale? number  of the result

@@ -12,7 +12,8 @@ local LANES <const> = 16
 
 -- Weights -----------------------------------------------------------------------------------------
 
--- Rounds a weight (n, depth) to integers from -127 to 127. Returns them and the n scales.
+-- Rounds a weight (n, depth) to integers from -127 to 127. Returns the integers, and a vector of n
+-- scales, one for each row.
 local function round_weight(weight)
    local largest = weight:abs():amax(2)
    local scales = torch.where(largest:eq(0), torch.ones_like(largest), largest / 127)
@@ -20,7 +21,8 @@ local function round_weight(weight)
    return integers, scales
 end
 
--- Packs integers (n, positions, channels) into panels of 16 output channels (src/ops/quantized).
+-- Packs integers (n, positions, channels) into panels, each of 16 output channels, which the
+-- kernels in src/ops/quantized read. n is the number of output channels.
 local function in_panels(integers)
    local n, places, channels = table.unpack(integers.shape)
    local rows, depth = (n + LANES - 1) // LANES * LANES, (channels + 3) // 4 * 4
@@ -30,7 +32,8 @@ local function in_panels(integers)
       :contiguous():to "int8"
 end
 
--- Packs integers (n, height, width) into groups of four consecutive elements of a column.
+-- Packs the integers (n, height, width) of a depthwise weight, each group of four consecutive
+-- elements of a column side by side.
 local function in_quads(integers)
    local n, height, width = table.unpack(integers.shape)
    local quads = (height + 3) // 4
@@ -58,15 +61,16 @@ end
 
 local BLOCK <const> = 32
 
--- Rounds scales (n, blocks) to float16. Returns their bytes (n, blocks, 2) and their values in
--- float32.
+-- Rounds scales (n, blocks) to float16. Returns the bytes (n, blocks, 2) of the rounded scales, and
+-- the rounded scales in float32.
 local function half_bytes(scales)
    local half = scales:to "float16":contiguous()
    local bits = half:view "int16":to "int32"
    return torch.stack({bits & 255, (bits >> 8) & 255}, 3):to "uint8", half:to "float32"
 end
 
--- Returns the scales with each 0 replaced by 1. Scales of zero or tiny weights are 0 in float16.
+-- Returns the scales with each 0 replaced by 1, so that weights can be divided by them. Scales of
+-- zero or tiny weights are 0 in float16.
 local function divisors(scales)
    return torch.where(scales:eq(0), torch.ones_like(scales), scales)
 end
@@ -158,7 +162,8 @@ local function replace_layer(graph, node, range)
    if high and high < math.huge then call.args.most = high end
 end
 
--- Makes each convolution whose result is used only by other convolutions round its result to bytes.
+-- Makes convolutions return integers of 8 bits in place of floating-point numbers. This is done for
+-- each convolution whose result is used only by other convolutions.
 local function pass_bytes(graph)
    for _, node in ipairs(graph.nodes) do
       local users = node.target == "_quantized_conv2d" and not node.args.other

@@ -1,8 +1,9 @@
 -- quantized.lua - quantized tensors: integers q of 8 or 32 bits that stand for the numbers
 -- (q - zero_point) * scale. A quantized tensor is a wrapped tensor (wrapped.lua) whose parts are
 -- integers, the dtype, one scale and zero point (per_tensor_affine) or one for each position of a
--- dimension (per_channel_affine). It has the methods below, which get the parts; other operators
--- take the tensors that `dequantize` and `int_repr` return.
+-- dimension (per_channel_affine). The functions below are its methods; inside them, `self` is the
+-- table of parts. Operators without such a method need an ordinary tensor, which `dequantize` or
+-- `int_repr` returns.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -84,10 +85,11 @@ local function check_zero(who, value, dtype)
    end
 end
 
--- lua/tlua/ao/operators.lua uses these functions.
+-- lua/tlua/ao/operators.lua uses these four functions.
 M._parts, M._limits, M._integers_of, M._check_zero = kind.parts, limits, integers_of, check_zero
 
---- Returns the quantized tensor with the given integers.
+--- Makes a quantized tensor from integers. With `axis`, scale and zero_point are vectors, one
+--- element for each position of that dimension.
 function M._of_integers(integers, dtype, scale, zero_point, axis)
    local like = {dtype = dtype, scale = scale, zero_point = zero_point, axis = axis}
    return with_integers(like, integers)
@@ -104,7 +106,7 @@ local take_tensor = args.signature [[quantize_per_tensor(input: tensor, scale: a
 ---     --> tensor([  0,  13, 255], dtype=torch.uint8)
 ---@param input Tensor  float32
 ---@param scale number|Tensor  above 0
----@param zero_point integer|Tensor  the integer of 0
+---@param zero_point integer|Tensor  the integer that stands for 0
 ---@param dtype string  "quint8", "qint8" or "qint32"
 ---@return ao.QuantizedTensor
 function M.quantize_per_tensor(...)
@@ -212,7 +214,7 @@ function Quantized:q_scale()
    return self.scale
 end
 
---- Returns the integer of 0 of a tensor that is quantized per tensor.
+--- Returns the zero point, the integer that stands for 0, of a tensor that is quantized per tensor.
 ---@return integer
 function Quantized:q_zero_point()
    expect("q_zero_point", self, false)
@@ -226,7 +228,8 @@ function Quantized:q_per_channel_scales()
    return self.scale
 end
 
---- Returns the integers of 0 of a tensor that is quantized per channel.
+--- Returns the zero points, the integers that stand for 0, of a tensor that is quantized per
+--- channel.
 ---@return Tensor  (n) int64
 function Quantized:q_per_channel_zero_points()
    expect("q_per_channel_zero_points", self, true)
@@ -261,11 +264,11 @@ function Quantized:numel() return self.integers:numel() end
 ---@return ao.QuantizedTensor
 function Quantized:clone() return with_integers(self, self.integers:clone()) end
 
---- Returns the tensor with rows in order in memory.
+--- Returns a tensor with the same elements in row-major order in memory.
 ---@return ao.QuantizedTensor
 function Quantized:contiguous() return with_integers(self, self.integers:contiguous()) end
 
---- Returns the elements in another shape. The tensor is quantized per tensor.
+--- Returns the elements in another shape. The tensor must be quantized per tensor.
 ---@param ... integer  sizes
 ---@return ao.QuantizedTensor
 function Quantized:reshape(...)
@@ -295,7 +298,7 @@ function Quantized:transpose(dim0, dim1)
    return with_integers(self, turned, axis)
 end
 
---- Returns the tensor with negative numbers replaced by 0.
+--- Returns a tensor in which 0 replaces the negative numbers.
 ---@return ao.QuantizedTensor
 function Quantized:relu()
    expect("relu", self, false)
@@ -311,9 +314,9 @@ function Quantized:max_pool2d(...)
    return with_integers(self, pooled:to(stored[self.dtype]))
 end
 
--- Returns the quantized tensor of means, which `fn` computes from exact integers. A mean halfway
--- between two integers is rounded to the even one; in PyTorch the order of the elements in memory
--- decides.
+-- Returns the quantized tensor of the means that `fn` computes from the integers minus the zero
+-- point, in float64. A mean halfway between two integers is rounded to the even integer. In
+-- PyTorch, the direction of this rounding depends on the order of the elements in memory.
 local function mean_by(who, q, fn)
    expect(who, q, false)
    local mean = fn((q.integers:to "int64" - q.zero_point):double()):float()
@@ -367,8 +370,8 @@ for name, method in pairs(Quantized) do
       return method(kind.parts(x) or args.refuse(name, "self", "a quantized tensor", x), ...)
    end)
 end
--- Joins tensors that are quantized per tensor. The result has the scale and the zero point of the
--- first tensor; the numbers of the other tensors are rounded to them.
+-- Concatenates tensors that are quantized per tensor. The result has the scale and the zero point
+-- of the first tensor, to which the numbers of the other tensors are rounded.
 kind.define("cat concat concatenate", function(list, dim)
    local first, all = kind.parts(list[1]), {}
    for i, x in ipairs(list) do
@@ -433,8 +436,8 @@ function kind.moved(p, integers)
    return q
 end
 
--- If the channels' dimension is the first one, indexing a channel gives a tensor that is quantized
--- per tensor.
+-- If channels are the first dimension, indexing a channel gives a tensor that is quantized per
+-- tensor, with the scale and the zero point of that channel.
 kind.operators.__index = function(x, key)
    local p = kind.parts(x)
    if not p.axis then return with_integers(p, p.integers[key]) end
@@ -448,7 +451,8 @@ kind.operators.__index = function(x, key)
    }, integers)
 end
 
--- Rounds the assigned numbers by the scales of the elements that they replace.
+-- Rounds the assigned numbers with the scales and the zero points of the elements that they
+-- replace.
 kind.operators.__newindex = function(x, key, value)
    local p = kind.parts(x)
    local numbers, chosen = p:dequantize(), torch.zeros_like(p.integers, {dtype = "bool"})

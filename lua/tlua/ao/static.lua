@@ -84,7 +84,8 @@ end
 -- Stubs and their replacements --------------------------------------------------------------------
 
 -- Returns an observer's scale and zero point. If the observer has seen no data, the scale is 0,
--- because a state may be loaded later. `place` is the layer's path, for messages.
+-- which is no error because a state with a scale may be loaded later. `place` is the layer's path,
+-- for messages.
 local function qparams_of(observer, place)
    local low, high = observer.min_val, observer.max_val
    if low and (low:numel() == 0 or low:eq(math.huge):all():item()) then
@@ -195,7 +196,8 @@ end
 -- half() and similar methods do not convert the scales and the bias.
 Layer._keeps_dtypes = true
 
--- Checks a tensor of a loaded state; see lua/tlua/nn/state.lua.
+-- Returns which tensor is expected if a tensor of a loaded state is wrong, and nil if the tensor is
+-- right; see lua/tlua/nn/state.lua.
 function Layer:_expects(field, value) -- luacheck: no unused args
    if field == "integers" then
       return value.dtype ~= "int8" and "an int8 tensor" or nil
@@ -217,8 +219,8 @@ function Layer:weight()
       self.is_per_channel and 1 or nil)
 end
 
--- Returns the quantized result: rounds the exact sums of products to the integers of the result.
--- `axis` is the dimension of channels.
+-- Makes a layer's quantized result from exact sums of products of integers: scales the sums, adds
+-- the bias, and rounds. `axis` is the dimension of the channels.
 function Layer:_finish(sum, x, axis)
    local scale = scale_of(self)
    local function along(v)
@@ -323,8 +325,8 @@ function replacement(module, qconfig, path)
 end
 
 -- Returns a list of {path, module, qconfig}, one for each module to quantize. A module without a
--- field `qconfig` uses the `qconfig` of the nearest module around it. Inputs of attention's
--- out_proj are not quantized.
+-- field `qconfig` uses the `qconfig` of the nearest module around it. The layer out_proj of
+-- nn.MultiheadAttention is left out, because its input is not quantized.
 local function targets_of(model)
    local configs, found, inner = {}, {}, {}
    for path, module in model:named_modules {remove_duplicate = false} do

@@ -113,7 +113,7 @@ function Context:mark_dirty(...)
    end
 end
 
---- Marks floating results that carry no gradient.
+--- Marks floating-point results that carry no gradient.
 ---@param ... Tensor  the results without a gradient
 function Context:mark_non_differentiable(...)
    for _, result in ipairs {...} do self.constant[#self.constant + 1] = result end
@@ -180,8 +180,9 @@ local function check_tangents(cls, tangents, shapes)
    end
 end
 
--- Replaces backward in forward mode. Returns zeros as the gradients of the arguments, recorded so
--- that their derivative with respect to the gradients of the results calls jvp.
+-- Takes the place of backward in forward mode (pushforward.lua). Returns zeros as the gradients of
+-- the arguments. They are recorded in such a way that their derivative with respect to the
+-- gradients of the results calls the class's jvp.
 local function pushed(cls, ctx, saved, ...)
    local zeros = {n = #ctx.needs_input_grad}
    for i = 1, zeros.n do
@@ -205,8 +206,9 @@ local function pushed(cls, ctx, saved, ...)
    return table.unpack(zeros, 1, zeros.n)
 end
 
--- Returns the function that the node in the graph calls. The function takes the saved tensors and
--- the gradients of the results, and returns the gradients of the arguments.
+-- Returns the function that the call's node in the graph runs in a backward pass. The function
+-- takes the saved tensors and the gradients of the results, and returns the gradients of the
+-- arguments.
 local function backward_of(cls, ctx, of_inputs, of_results, of_saved)
    return function(saved, ...)
       if pushforward.on and cls.jvp then
@@ -242,8 +244,8 @@ local function call_forward(cls, ctx, inputs)
    return results
 end
 
--- Runs forward, with inputs that are cast if autocast is on and the class has cast_inputs; returns
--- forward's results.
+-- Runs forward and returns forward's results. If autocast is on and the class has cast_inputs, the
+-- inputs are converted to that dtype first.
 local function run_forward(cls, ctx, inputs)
    ctx.autocast = casts.current()
    local dtype = ctx.autocast and cls.cast_inputs
@@ -256,7 +258,7 @@ local function run_forward(cls, ctx, inputs)
    return call_forward(cls, ctx, inputs)
 end
 
--- Returns the shapes, dtypes and devices of the inputs that are tensors.
+-- Returns a list with {shape, dtype, device} for each input that is a tensor.
 local function likes(inputs)
    local list = {}
    for i = 1, inputs.n do
@@ -327,7 +329,7 @@ function Function.once_differentiable(backward)
    end
 end
 
---- Runs forward and records the call.
+--- Runs forward, and records the call in the graph of gradients.
 ---@param ... any  forward's arguments
 ---@return any ...  forward's results
 function Function:apply(...)

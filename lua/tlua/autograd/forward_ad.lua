@@ -21,7 +21,7 @@ local recording = require "tlua.autograd.recording"
 
 local M = {}
 
-local level -- the open level, as {duals =, tangents =}; nil if none is open
+local level -- the open level, {duals = list, tangents = list}; nil if no level is open
 
 --- Opens the level in which tensors can be duals. With fn, the level is open while fn runs, and
 --- fn's results are returned; without fn, it is open until the end of a block with `local _ <close>

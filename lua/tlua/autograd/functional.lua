@@ -41,8 +41,8 @@ local function call(name, fn, list)
    return output
 end
 
--- Returns the gradients of `output` with respect to the tensors of the list. The gradient is zero
--- for a tensor on which the output does not depend.
+-- Returns the gradients of `output` with respect to the tensors in `list`, with zeros for a tensor
+-- on which the output does not depend. `seed` is the gradient of the output.
 local function gradients(output, list, seed, create_graph)
    if not output.requires_grad then
       local zeros = {}
@@ -168,7 +168,7 @@ local function direction(name, v, tensors)
    return usable
 end
 
---- Returns the function's result and v^T J.
+--- Returns the function's result and v^T J, where J is the Jacobian of the function.
 ---@param fn fun(...: Tensor): Tensor
 ---@param inputs Tensor|Tensor[]
 ---@param v? Tensor  a tensor of the result's shape; 1 by default if the result is a single number
@@ -185,7 +185,8 @@ function M.vjp(...)
    return a.create_graph and output or output:detach(), finish(grads, single)
 end
 
---- Returns the function's result and J v, by differentiating v^T J once more.
+--- Returns the function's result and J v, where J is the Jacobian of the function. J v is computed
+--- as the derivative of v^T J with respect to v.
 ---@param fn fun(...: Tensor): Tensor
 ---@param inputs Tensor|Tensor[]
 ---@param v? Tensor|Tensor[]  tensors of the inputs' shapes; 1 by default if the input is a single
@@ -210,8 +211,8 @@ function M.jvp(...)
    return a.create_graph and output or output:detach(), product
 end
 
--- Returns fn's result, and the gradient of the product of v and fn's gradient. fn must return one
--- number.
+-- Returns fn's result, and the product of fn's Hessian and v, as the gradient of v times fn's
+-- gradient. fn must return one number.
 local function second_order(name, a)
    local _ <close> = recording()
    local list, single = prepare(name, a.inputs, a.create_graph)

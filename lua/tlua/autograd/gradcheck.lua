@@ -36,9 +36,9 @@ local function outputs_of(fn, inputs)
    return outputs
 end
 
--- Returns, for each of fn's outputs in `checked`, the matrix of central differences (elements of
--- input, elements of output). The elements of the input are changed one after another, and
--- restored.
+-- Returns the matrices of central differences (elements of input number `which`, elements of
+-- output), one for each key of `checked`, which are numbers of fn's outputs. The elements of the
+-- input are changed one after another, and restored.
 local function numerical_jacobians(fn, inputs, which, checked, eps)
    local _ <close> = torch.no_grad()
    local input = inputs[which]
@@ -68,8 +68,8 @@ local function numerical_jacobians(fn, inputs, which, checked, eps)
    return jacobians
 end
 
--- Computes the Jacobian matrices from the derivative, by one backward pass for each element of the
--- output.
+-- Computes the Jacobian matrices of the output with respect to the tensors in `wanted`, by one
+-- backward pass for each element of the output.
 local function analytical_jacobians(output, wanted)
    local n = output:numel()
    local rows = {}
@@ -98,8 +98,8 @@ local function analytical_jacobians(output, wanted)
    return jacobians
 end
 
--- Describes the element at which two matrices differ most beyond the tolerance; nil if all elements
--- are within it.
+-- Returns a text that describes the element at which two matrices differ most beyond the tolerance,
+-- or nil if all differences are within the tolerance.
 local function worst_difference(analytical, numerical, atol, rtol)
    local excess = (analytical - numerical):abs() - numerical:abs() * rtol - atol
    excess = excess:nan_to_num(math.huge)
@@ -113,7 +113,8 @@ local function worst_difference(analytical, numerical, atol, rtol)
       .. "differences %.9g"):format(j, i, analytical[i][j]:item(), numerical[i][j]:item())
 end
 
--- Describes the first error in the derivatives; returns nil if all are right.
+-- Returns a text that describes the first error in the derivatives, or nil if all derivatives are
+-- right.
 local function find_fault(a, inputs)
    local wanted, places = {}, {}
    for i = 1, inputs.n do
@@ -125,8 +126,8 @@ local function find_fault(a, inputs)
    if #wanted == 0 then return "no input requires a gradient" end
    local outputs = outputs_of(a.fn, inputs)
    if #outputs == 0 then return "no result is a floating-point tensor" end
-   -- all derivatives are computed first, because the numerical differences change the inputs in
-   -- place, after which the graph cannot be used
+   -- All derivatives are computed before the numerical differences. These change the inputs in
+   -- place, after which the graph cannot be used.
    local analytical = {}
    for o, output in ipairs(outputs) do
       analytical[o] = output.requires_grad and analytical_jacobians(output, wanted) or {}
@@ -157,8 +158,8 @@ local function to_list(inputs)
    return {n = inputs.n or #inputs, table.unpack(inputs, 1, inputs.n or #inputs)}
 end
 
--- If an input is a sparse or a nested tensor, returns its values, and a function that makes such a
--- tensor from values. Otherwise returns nil.
+-- If an input is a sparse or a nested tensor, returns the tensor of its values, and a function that
+-- makes a sparse or nested tensor from new values. Otherwise returns nil.
 local function opened(a, i, input)
    local parts = torch._sparse_parts(input)
    if parts then
@@ -173,10 +174,11 @@ local function opened(a, i, input)
    end
 end
 
--- Replaces sparse and nested inputs that require a gradient by their values; before each call of
--- fn, such inputs are made from the values again. The gradient of a sparse tensor exists only at
--- the tensor's positions. The option masked = false asks for gradients at all other positions as
--- well, so sparse inputs are then refused.
+-- Replaces sparse and nested inputs that require a gradient by the tensors of their values. Returns
+-- a function that makes the sparse and nested tensors from the values and then calls fn, and the
+-- list of the new inputs. The gradient of a sparse tensor exists only at the tensor's positions.
+-- The option masked = false asks for gradients at all other positions as well, so sparse inputs are
+-- then refused.
 local function with_values(a, inputs)
    local fn, list, changed = a.fn, {n = inputs.n, table.unpack(inputs, 1, inputs.n)}, {}
    for i = 1, inputs.n do
@@ -195,8 +197,9 @@ local function with_values(a, inputs)
    end, list
 end
 
--- Replaces complex inputs that require a gradient by their real and imaginary parts; before each
--- call of fn, complex inputs are made from the parts again.
+-- Replaces complex inputs that require a gradient by real tensors of their real and imaginary
+-- parts. Returns a function that makes the complex tensors from the parts and then calls fn, and
+-- these inputs.
 local function with_parts(fn, inputs)
    local parts, changed = {n = inputs.n, table.unpack(inputs, 1, inputs.n)}, {}
    for i = 1, inputs.n do
@@ -222,8 +225,8 @@ end
 
 --- Checks the derivatives of fn's results with respect to the inputs that require a gradient. A
 --- mismatch raises an error that describes it, or, with `raise_exception = false`, returns false
---- and the message. Of a sparse input only the stored elements vary, as with PyTorch's option
---- masked.
+--- and the message. If an input is sparse, only its stored elements vary, as with PyTorch's option
+--- masked = true.
 ---
 ---     local x = torch.randn(3, {dtype = torch.float64}):requires_grad_()
 ---     print(torch.autograd.gradcheck(torch.sin, {x}))

@@ -176,7 +176,8 @@ local function per_pass()
    local kept = {}
    return function(make)
       local number, depth = torch.autograd._pass()
-      for other in pairs(kept) do -- removes the tables of failed passes
+      -- A pass that failed has left its table behind, which is removed here.
+      for other in pairs(kept) do
          if other > number or depth == 0 and other ~= number then kept[other] = nil end
       end
       kept[number] = kept[number] or make()
