@@ -43,8 +43,8 @@ end
 
 function Optimized:__len() return #self._orig_mod end
 
--- Maps modules to their objects of class compile.Compiled. A copy of an OptimizedModule has no such
--- object, and calls the original module.
+-- Maps modules to objects of class compile.Compiled, which run a module's calls as programs. A copy
+-- of an OptimizedModule has no such object, and calls the original module.
 local calls_of <const> = setmetatable({}, {__mode = "k"})
 
 function Optimized:_calls(calls) calls_of[self] = calls end

@@ -1,5 +1,5 @@
--- arguments.lua - converts nested tables of tensors and plain data to a list of leaves and a
--- template, and back, for torch.compile.
+-- arguments.lua - converts nested tables of tensors and plain data to a list of leaves (the values
+-- that are no tables) and a template of the tables around them, and back, for torch.compile.
 
 local torch = require "tlua"
 local nested = require "tlua.export.nested"
@@ -85,8 +85,9 @@ function M.tensors(leaves)
    return tensors, positions
 end
 
---- Returns the tensors among the leaves of results, each once, and a list of {position, number of
---- the tensor}, one for each leaf that is a tensor.
+--- Returns the tensors among the leaves of results, each once. Also returns a list of pairs
+--- {position of the leaf, number of the tensor in the first list}, one for each leaf that is a
+--- tensor.
 function M.results(leaves)
    local tensors, places, numbers = {}, {}, {}
    for i = 1, leaves.n do

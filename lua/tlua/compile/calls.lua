@@ -32,7 +32,8 @@ function Compiled:__init(fn, options)
    self.fn, self.options = fn, options
    self.slots, self.kinds, self.programs, self.pause = {}, 0, 0, 0
    self.reasons = {}
-   -- keys of calls, with any or with one batch size, for which no program can have a dynamic size
+   -- The keys of calls for which no program with a dynamic size can be made. A key is for calls
+   -- with any batch size, or for calls with one batch size.
    self.static = {}
 end
 
@@ -48,8 +49,8 @@ local function note(self, why)
    if #self.reasons > 32 then table.remove(self.reasons, 1) end
 end
 
--- Makes all later calls of a slot, which stands for one kind of call, run the original function,
--- and stores the reason.
+-- Gives up on a slot, which holds the programs for one kind of call: all later calls of this kind
+-- run the original function. Stores the reason.
 local function leave(self, slot, why)
    slot.eager = why
    slot.pending = nil
@@ -67,8 +68,9 @@ local OCCURS_TWICE <const> = "an argument occurs twice"
 
 -- Running -----------------------------------------------------------------------------------------
 
--- Returns the program to run for an entry. If its constants were computed from tensors whose values
--- have changed since, first optimizes it again.
+-- Returns the program to run for an entry, which has the recorded program and perhaps an optimized
+-- one. If its constants were computed from tensors whose values have changed since, first optimizes
+-- it again.
 local function program_of(entry)
    if not entry.better then return entry.handle end
    if not entry.versions or torch._note_holds(entry.versions) then
@@ -104,8 +106,8 @@ local function run_backend(self, entry, handle, tensors)
    return {made.fn(table.unpack(tensors))}
 end
 
--- Runs the program of an entry. If the program fails, calls the function: the function fails as
--- well, and its error names the user's line.
+-- Runs the program of an entry. If the program fails, calls the function instead, which fails as
+-- well and raises an error that names the user's line.
 local function run(self, entry, tensors, ...)
    entry.runs = entry.runs + 1
    local handle = program_of(entry)
@@ -114,7 +116,8 @@ local function run(self, entry, tensors, ...)
    end
    local fine, outputs = pcall(handle.run, handle, strided.lines(entry.strided, tensors))
    if not fine then
-      -- a call of the function would change the buffers again
+      -- The program may already have changed the buffers, and a call of the function would change
+      -- them again.
       if entry.written and #entry.written > 0 then error(outputs, 0) end
       return self.fn(...)
    end
@@ -156,8 +159,8 @@ local function time(fn, limit)
    return best
 end
 
--- Returns whether a program, including the checks before it, is at most 2 % slower than the
--- function.
+-- Returns whether the program of an entry, including the checks before each run, is at most 2 %
+-- slower than the function.
 local function is_faster(self, slot, entry, values)
    local random = torch.get_rng_state()
    local repeats = 1
@@ -254,7 +257,8 @@ local function count_loaded()
    return count
 end
 
--- Calls the function and watches the call. Makes a program if an earlier call had the same state.
+-- Calls the function and watches the call, that is, records the values on which the call depends.
+-- Makes a program if an earlier call had the same state.
 local function watched_call(self, slot, ...)
    local values = table.pack(...)
    local template, leaves, tables = arguments.flatten(values)
@@ -270,8 +274,8 @@ local function watched_call(self, slot, ...)
    local function give() return table.unpack(results, 2, results.n) end
    slot.tries = slot.tries + 1
    if seen.refusal then
-      -- a call that loads a file of the library does more than later calls, so its refusal is not
-      -- final
+      -- If the call has loaded a file of the library, it has done more than later calls will do. So
+      -- its refusal is not final.
       if count_loaded() == loaded then leave(self, slot, seen.refusal) end
       self.reason = seen.refusal
       return give()
@@ -356,7 +360,7 @@ local function miss(self, key, batch, slot, ...)
    return watched_call(self, slot, ...)
 end
 
--- Makes a call that has tables among its arguments.
+-- Runs a call that has tables among its arguments.
 local function nested_call(self, why, ...)
    local template, leaves, tables = arguments.flatten(table.pack(...))
    if not template then return call_function(self, why, ...) end

@@ -1,6 +1,7 @@
 -- convolutions.lua - replaces convolutions and maxima of windows in a graph by calls that keep
--- images channels-last from layer to layer. The convolutions' weights are packed already, and a sum
--- and an activation that follow are computed in the same pass.
+-- images channels-last from layer to layer. The weights of the convolutions are packed once, when
+-- the graph is changed. An addition and an activation that follow a convolution are computed in the
+-- same pass over memory.
 
 local torch = require "tlua"
 
@@ -17,13 +18,13 @@ local function set(names)
    return list
 end
 
--- Operators that take inputs in any memory format, with results that do not depend on the format
--- and are never views.
+-- Operators that take inputs in any memory format. The elements of their results do not depend on
+-- the format, and the results are never views.
 local any_format <const> = set [[_conv2d_packed
    _max_pool2d_packed _quantized_conv2d add sub mul div relu relu6 silu gelu sigmoid tanh
    hardswish hardsigmoid leaky_relu elu batch_norm max_pool2d avg_pool2d adaptive_avg_pool2d
    conv2d cat mean]]
--- Operators that also change an input, in any memory format.
+-- Operators that take inputs in any memory format, and change the first input in place.
 local changing <const> = set [[add_ sub_ mul_ div_ relu_ relu6_ silu_ sigmoid_ tanh_ hardswish_
    hardsigmoid_ leaky_relu_ elu_]]
 
@@ -44,8 +45,8 @@ local function padded(tensor)
    return torch.cat({tensor, torch.zeros(sizes)}, #sizes)
 end
 
--- Packs a weight (out, in, height, width) in the layout that the kernel tlk_conv_packed expects
--- (ORDER panels).
+-- Packs a weight (out, in, height, width) in the layout that the kernel tlk_conv_packed expects:
+-- panels of at most VECTORS vectors of output channels.
 local function packed(weight)
    local rows = padded(weight:permute(3, 4, 2, 1):reshape(-1, weight:size(1)))
    local vectors = rows:size(2) // LANES
@@ -66,7 +67,8 @@ local function weights_of(graph, node)
    local bias, groups = node.args.bias, node.args.groups or 1
    if weight.op ~= "get_attr" or bias and bias.op ~= "get_attr" then return nil end
    for _, constant in ipairs {weight, bias} do
-      for _, user in ipairs(constant:users()) do -- another call might change the constant
+      -- A call that uses the constant might change it, unless it is one of the operators above.
+      for _, user in ipairs(constant:users()) do
          if not any_format[user.target] then return nil end
       end
    end

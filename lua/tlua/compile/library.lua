@@ -38,7 +38,7 @@ local standard <const> = {
 local found = {size = 0}
 
 -- One value of each kind of userdata whose functions are pure. The values are made when this file
--- is loaded, so that no trace records their creation.
+-- is loaded, because a trace would record their creation if one were running.
 local sample <const> = torch.zeros(1)
 local samples <const> = {sample, sample.shape, sample.device, torch.no_grad()}
 for _, value in ipairs(samples) do
@@ -46,8 +46,8 @@ for _, value in ipairs(samples) do
    if meta.__close and value ~= sample then meta.__close(value) end
 end
 
---- The functions that read and set the properties of tensors. The metatable itself stays here,
---- since scripts may not call its other functions.
+--- The functions that read and set the properties of tensors. The metatable itself is not a field
+--- of M, since scripts may not call its other functions.
 M.index, M.newindex = debug.getmetatable(sample).__index, debug.getmetatable(sample).__newindex
 
 local function source_of(fn) return debug.getinfo(fn, "S").source end
@@ -89,7 +89,7 @@ local function add_table(value)
    end
 end
 
--- Adds the metatable and the methods of a kind of userdata.
+-- Adds the metatable of a kind of userdata, and the table of its methods, to the library's tables.
 local function add_kind(value)
    local meta = debug.getmetatable(value)
    add_table(meta)

@@ -157,7 +157,7 @@ local function is_size(value)
    return meta and meta.__name == "export.Size"
 end
 
--- Returns whether an argument of a node depends on dynamic sizes.
+-- Returns whether an argument of a node is computed from a dynamic size.
 local function has_sizes(node)
    for _, value in next, node.args do
       if type(value) == "table" and not is_node(value) then
@@ -281,7 +281,8 @@ local function write_in_place(graph, node)
       return false
    end
    node:replace_all_uses_with(input)
-   node.target, node.results = node.target .. "_", 0 -- the result is the changed argument
+   -- In a call that works in place, the result is the changed argument.
+   node.target, node.results = node.target .. "_", 0
    return true
 end
 

@@ -14,8 +14,8 @@ local M = {}
 
 local function fail(why) error({why = why}, 0) end
 
--- Returns {name, tensor, whether the call writes to it} for each tensor of a state, with unique
--- names.
+-- Returns a list with {name, tensor, whether the call writes to the tensor} for each tensor of a
+-- state. The names are unique.
 local function named_tensors(state, fn, written)
    local list, taken, seen, writes = {}, {}, {}, {}
    for _, tensor in ipairs(written or {}) do writes[tensor] = true end
@@ -40,8 +40,8 @@ local function check_functions(seen, watched)
    end
 end
 
--- Returns the set of the tensors' storages. `field`, if given, is the index of the tensor in each
--- item of the list.
+-- Returns the set of the storages of tensors. `list` has the tensors themselves or, if `field` is
+-- given, tables with the tensor at the index `field`.
 local function storages(list, field)
    local keys = {}
    for _, item in ipairs(list) do keys[torch._storage_key(field and item[field] or item)] = true end
@@ -58,8 +58,9 @@ local function check_results(results, given, state)
    end
 end
 
--- Returns whether the program would not see in-place changes of the state's tensors: one of its
--- constants is a copy, or the function has read a tensor's values.
+-- Returns whether the program depends on the present values of the state's tensors, so that it is
+-- wrong after they have changed. This is so if one of its constants is a copy, or if the function
+-- has read a tensor's values.
 local function is_fixed(handle, state)
    if handle:reads() then return true end
    local kept = storages(state.list, 2)
@@ -69,7 +70,8 @@ local function is_fixed(handle, state)
    return false
 end
 
--- Returns whether a program has branches or loops.
+-- Returns whether a program has branches or loops (recorded calls whose names begin with cond_ or
+-- loop_).
 local function has_marks(handle)
    for _, recorded in ipairs(handle:calls().calls) do
       if recorded.name:find "^cond_" or recorded.name:find "^loop_" then return true end
@@ -141,8 +143,9 @@ end
 --- {why = text} if the call cannot be recorded.
 function M.record(call)
    local tensors, positions = arguments.tensors(call.leaves)
-   -- inputs that are not row-major are replaced by lines (strided.lua), except in calls that record
-   -- gradients and calls of a backend, which use the caller's own tensors
+   -- Inputs that are not row-major are replaced by one-dimensional views of their memory, called
+   -- lines (strided.lua). Calls that record gradients and calls of a backend use the caller's own
+   -- tensors instead.
    local found = strided.find((call.live or call.backend) and {} or tensors)
    local result_template, result_leaves, result_places, first_leaves
    local function model(...)
@@ -180,7 +183,7 @@ function M.record(call)
       sizes = {[call.batch] = true, [call.batch + 1] = true, [call.batch + 3] = true}
    end
    handle = handle:ready()
-   -- compares the results of the recorded call with the results of the watched call
+   -- Compares the results of the recorded call with the results of the watched call.
    local given_template, given_leaves, tables = arguments.flatten(call.results)
    for value in next, tables or {} do
       if call.state.seen[value] or call.tables[value] then
@@ -225,7 +228,9 @@ function M.record(call)
       plain = #expected == result_leaves.n and result_template.n == result_leaves.n,
       example = copies, sizes = sizes, recorded = sizes and recorded,
    }
-   if sizes then -- the entry stores the call without its tensors
+   -- The entry keeps the call for later checks, but without the call's tensors, so that they can be
+   -- freed.
+   if sizes then
       call.results = nil
       for _, position in ipairs(positions) do call.leaves[position] = false end
    end
@@ -240,8 +245,8 @@ function M.record(call)
    return entry
 end
 
--- Returns a userdata that stores the tensors of a state and their current versions.
--- torch._note_holds compares it with later values.
+-- Returns a userdata that stores the tensors of a state and their current versions, which count the
+-- changes in place. torch._note_holds tells whether they are still the same.
 local function versions_of(state)
    local list = {n = 0}
    for _, pair in ipairs(state.list) do

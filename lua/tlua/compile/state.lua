@@ -34,11 +34,12 @@ function State:add_table(value, path)
    local copy, count, meta = {}, 0, debug.getmetatable(value)
    self:name(self.tables, path)
    for key, item in next, value do copy[key], count = item, count + 1 end
-   add(self.tables, value, {copy, meta}) -- the list keeps these objects alive
+   add(self.tables, value, {copy, meta}) -- the list keeps the keys and values of the table alive
    self.fields = self.fields + count
    if self.fields > MOST then return end
    for key, item in next, copy do
-      -- skips the list that orders a module's fields: it changes only together with the fields
+      -- Skips the list of the order of a module's fields, which changes only together with the
+      -- fields.
       if key == "_fields" and class.isinstance(value, Module) then goto continue end
       self:visit(key, path)
       self:visit(item, type(key) == "string" and path .. "." .. key
@@ -54,8 +55,8 @@ function State:add_table(value, path)
 end
 
 -- Returns whether the library function at {table, key} must stay the same for a program to be
--- valid. Classes have copies of their parents' metamethods, but the copies in classes that the call
--- does not use do not matter.
+-- valid. Classes have copies of their parents' metamethods. A copy matters only if the call uses
+-- the class that has it.
 function State:needs(place)
    local info = debug.getmetatable(place[1])
    local is_class = type(info) == "table" and rawget(info, "ancestors")
@@ -123,8 +124,8 @@ function State:add_data(functions)
 end
 
 --- Returns the state of a call: all that can be reached from the function, from the script's
---- functions that were called, and from the global variables that were read. The state also
---- contains the places, {table, key}, of the library's functions that were called.
+--- functions that were called, and from the global variables that were read. The state also lists
+--- the pairs {table, key} where the library's functions that were called are stored.
 ---@param fn any
 ---@param watch table  the result of watch.call
 ---@param strict? boolean  whether to refuse a function of the script that only the library refers
@@ -180,7 +181,7 @@ function M.without_versions(tensors)
    return copy
 end
 
---- Returns a userdata that stores a state, for torch._note_holds, which compares it with the
+--- Returns a userdata that stores a state. torch._note_holds compares the stored state with the
 --- current values (src/lua/guards.c).
 ---@param state table
 ---@param tensors table  the list of tensors

@@ -14,8 +14,8 @@ function M.takes_gradient(leaves)
    return false
 end
 
---- Reads the versions of a state's tensors. Returns a function that returns the list of the tensors
---- whose elements have changed since then.
+--- Reads the versions of a state's tensors, which count the changes in place. Returns a function
+--- that returns the list of the tensors that have been changed since then.
 function M.versions(state)
    local before = {}
    for i, pair in ipairs(state.list) do before[i] = pair[2]._version end
@@ -28,8 +28,9 @@ function M.versions(state)
    end
 end
 
---- Gives tensors, such as the running statistics of a batch norm, copies of their elements, which a
---- call may change. Returns a function that restores the tensors' own memory.
+--- Gives tensors, such as the running statistics of a batch norm, memory with copies of their
+--- elements, so that a trial call may change them. Returns a function that restores the tensors'
+--- own memory.
 function M.put_copies(tensors)
    local own = {}
    for i, tensor in ipairs(tensors) do
@@ -41,7 +42,8 @@ function M.put_copies(tensors)
    end
 end
 
--- Returns the function that recorded a result, and the gradient's position among its results.
+-- Returns the node of the graph that computed a tensor, and the tensor's position among the node's
+-- results.
 local function edge_of(tensor) return tensor.grad_fn, tensor.output_nr end
 
 -- Compares two graphs of gradients, which begin at two lists of nodes. Returns whether the graphs
@@ -107,7 +109,8 @@ local function time(fn, limit)
 end
 
 --- Returns whether a program, including the checks before it, is at most 2 % slower than the
---- function. Both passes record gradients; the backward pass is the same.
+--- function. Both are timed in the forward pass, with gradients recorded. The backward pass is the
+--- same for both.
 function M.is_faster(calls, _, entry, values)
    local random, restore = torch.get_rng_state(), M.put_copies(entry.written)
    local repeats = 1

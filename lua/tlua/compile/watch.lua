@@ -18,15 +18,15 @@ local properties <const> = {
    is_leaf = true,
 }
 
--- Returns the n-th argument of the C function that is being called, which is at level 5 while one
--- of the checks below runs.
+-- Returns the n-th argument of the C function that is being called, which is at level 5 of the call
+-- stack while one of the checks below runs.
 local function argument(n)
    local _, value = debug.getlocal(5, n)
    return value
 end
 
--- Returns checks of the arguments of C functions, by function. A check returns the reason if the
--- call cannot be repeated by a program.
+-- Returns a table from C functions to checks of their arguments. A check returns the reason if a
+-- program cannot repeat the call, and nil otherwise.
 local function checks_of(proxies)
    local function check_table()
       local given = argument(1)
@@ -157,7 +157,7 @@ local function watch_globals(watch, fn)
    end
 end
 
--- Records a table that the script passes to pairs, ipairs or next.
+-- Functions that visit the elements of a table. Tables that the script passes to them are recorded.
 local loops <const> = {[pairs] = true, [ipairs] = true, [next] = true}
 local function note_table(watch)
    local given, caller = argument(1), debug.getinfo(5, "S")

@@ -73,8 +73,9 @@ local function open(self)
    return bytes or fail(self, why)
 end
 
--- Reads up to `rows` rows at the position `place`, as columns of the given types, and advances
--- `place` to the end of these rows. Returns nil at the end of the file.
+-- Reads up to `rows` rows as columns of the given types. `place` has the position of the first row
+-- and the number of its line; both are advanced to the end of the rows. Returns nil at the end of
+-- the file.
 local function read(self, bytes, types, rows, place)
    local columns, taken, at, line = torch.io.csv(bytes, place.at, self.delimiter, self.quote, types,
       rows, place.line)
@@ -195,7 +196,8 @@ local function choose_columns(self, columns)
    return chosen
 end
 
--- Decides the type of each column, and sets self.types, the list of types for torch.io.csv.
+-- Decides the type of each column. Sets self.types, the list of the columns' types that
+-- torch.io.csv takes.
 local function choose_types(self, bytes, a)
    local given, chosen = check_dtypes(self, a.dtypes), choose_columns(self, a.columns)
    local sample, types = {}, {}

@@ -104,7 +104,8 @@ local function check(a)
    check_workers(a)
 end
 
--- Configures which shard of a pipe this process reads, and whether the pipe shuffles its items.
+-- Sets which shard of a data pipe (package datapipes) this process reads, and whether the pipe
+-- shuffles its items.
 local function set_up_pipe(self, settings, shuffle)
    local group = torch.distributed
    local is_group = group and group.is_initialized()
@@ -174,7 +175,7 @@ end
 
 -- Where it stands ----------------------------------------------------------------------------
 
--- Returns the generators, apart from the default one, that determine the order of an epoch.
+-- Returns the generators, other than the default generator, that determine the order of an epoch.
 local function own_generators(self)
    local sampler = self.sampler or self.batch_sampler and self.batch_sampler.sampler
    local other = type(sampler) == "table" and sampler.generator or nil
@@ -320,8 +321,8 @@ function DataLoader:iter()
       torch.set_rng_state(now)
       for _ = 1, resume.position do epoch() end
    end
-   -- the loader stores only `place`, not the epoch, so that the epoch of an abandoned loop can be
-   -- collected
+   -- The loader stores only `place`, the position, and not the epoch itself, so that the epoch of a
+   -- loop that was left early can be collected.
    self.place = place
    return epoch
 end

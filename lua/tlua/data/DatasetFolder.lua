@@ -39,7 +39,7 @@ local function list(path)
    return folders, files
 end
 
--- Adds the valid files in a folder and in all its subfolders to `samples`.
+-- Appends {path, target} to `samples` for each valid file in a folder and in all its subfolders.
 local function collect(path, is_valid, target, samples)
    local folders, files = list(path)
    for _, file in ipairs(files) do

@@ -24,8 +24,8 @@ local signature = args.signature [[data.DistributedSampler(dataset: any, num_rep
 ---@overload fun(dataset: data.Dataset, options?: table): data.DistributedSampler
 local DistributedSampler = class.class("data.DistributedSampler", Sampler)
 
--- Returns the rank or the number of ranks of the process group. Raises an error if there is no
--- process group.
+-- Returns the process group's rank or number of ranks for the option `what`, which the user has not
+-- given. Raises an error if there is no process group.
 local function of_group(what)
    local group = torch.distributed
    if not group then

@@ -8,7 +8,7 @@ local M = {}
 
 local collate
 
--- Returns whether a value is a table without a metatable, or a batch made by a pipe
+-- Returns whether a value is a table without a metatable, or a batch that a data pipe has made
 -- (data.DataChunk).
 local function is_plain(value)
    if type(value) ~= "table" then return false end

@@ -25,8 +25,8 @@ local function check_stopped(source)
    if source.stopped and source.stopped() then error("the worker was stopped", 0) end
 end
 
--- Returns its arguments, the values of a batch. Raises an error if the first value is nil, because
--- nil would end the caller's loop.
+-- Returns the values of a batch, which are its arguments after `what`. Raises an error if the first
+-- value is nil, because nil would end the caller's loop.
 local function given(what, first, ...)
    if first == nil then
       torch.raise(("data.DataLoader: %s, which would end the loop; expected a value"):format(what))
@@ -65,8 +65,8 @@ function M.batch(source, positions)
    return collated(source, batch)
 end
 
--- Begins to iterate over the items of an epoch. The random parts of a pipe get the same seed in all
--- workers.
+-- Begins to iterate over the items of an epoch. A data pipe's random parts, such as shuffles, are
+-- seeded with `base` in all workers.
 local function begin(dataset, base)
    local settings = items.pipe_settings(dataset)
    if settings then
@@ -75,7 +75,7 @@ local function begin(dataset, base)
    return dataset:iter()
 end
 
---- Returns an iterator over the batches of a dataset without positions.
+--- Returns an iterator over the batches of a dataset that is a stream.
 ---@param source table
 ---@param base integer  the seed of the epoch
 ---@return fun(): any ...

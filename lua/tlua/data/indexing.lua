@@ -7,10 +7,10 @@ local M = {}
 
 local iterator <const> = ipairs {}
 
---- Makes instances of a class, and of derived classes, call at(self, i, ends) when an integer key
---- is read that has no value. All other keys are looked up in the class. `ends` is true if the
---- caller may be ipairs, which needs nil after the last item; without Lua's debug library `ends` is
---- always true.
+--- Makes instances of a class, and of derived classes, call at(self, i, ends) when a program reads
+--- an integer key that has no value. All other keys are looked up in the class. `ends` is true if
+--- the caller may be ipairs, which needs nil after the last item; without Lua's debug library
+--- `ends` is always true.
 ---@param cls table
 ---@param at fun(self: table, i: integer, ends: boolean): any
 function M.define(cls, at)

@@ -39,7 +39,7 @@ for field, module in pairs(lazy.modules("tlua", {
    modules[field] = module
 end
 
--- Aliases for PyTorch's paths, such as data.dataset.Dataset.
+-- Modules under PyTorch's paths, such as torch.data.dataset.Dataset.
 modules.dataloader, modules.dataset = "tlua.data", "tlua.data"
 
 return lazy.load({}, modules)

@@ -14,7 +14,7 @@ function M.is_dataset(dataset)
    if torch.is_tensor(dataset) then return dataset:dim() > 0 end
    if type(dataset) == "userdata" then return false end
    if getmetatable(dataset) then return dataset.get ~= nil end
-   -- a table that has keys but no positions is no dataset
+   -- A table that has keys but no list elements is not a dataset.
    return #dataset > 0 or next(dataset) == nil
 end
 

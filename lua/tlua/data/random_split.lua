@@ -41,7 +41,7 @@ end
 ---     print(#train, #test)
 ---     --> 8	2
 ---@param dataset data.Dataset
----@param lengths number[]  counts, or shares
+---@param lengths number[]  counts, or fractions that sum to 1
 ---@param options? {generator: Generator}
 ---@return data.Subset ...
 return function(...)

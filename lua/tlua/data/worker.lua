@@ -1,5 +1,5 @@
--- worker.lua - the script of a DataLoader worker's interpreter. The module is a function that C
--- code calls once; C code then calls the function that it returns, once for each job.
+-- worker.lua - the script of a DataLoader worker's interpreter. The module returns a function,
+-- which C code calls once. That function returns the function that C code then calls for each job.
 
 local torch = require "tlua"
 local fetch = require "tlua.data.fetch"
@@ -21,8 +21,8 @@ local function restrict(libraries)
    end
 end
 
--- Loads the globals torch, nn and optim when they are first used. Reading a global of the program
--- that could not be sent raises an error with the reason.
+-- Loads the globals torch, nn and optim when they are first used. Some of the program's globals
+-- could not be sent to the worker. Reading such a global raises an error with the reason.
 local function explain_globals()
    local missing = debug.getregistry()["tlua.missing"] or {}
    local modules = {torch = "tlua", nn = "tlua.nn", optim = "tlua.optim"}

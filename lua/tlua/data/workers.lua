@@ -5,7 +5,7 @@ local torch = require "tlua"
 
 local M = {}
 
-local open = setmetatable({}, {__mode = "k"}) -- the groups of workers whose loops are still running
+local open = setmetatable({}, {__mode = "k"}) -- the groups of workers whose loops have not ended
 
 ---@class data.Crew
 local Crew = {}
@@ -14,7 +14,8 @@ Crew.__index = Crew
 local standard <const> = {"_G", "string", "table", "math", "utf8", "io", "os", "coroutine", "debug",
    "package"}
 
--- Returns the names of this program's standard libraries and of the functions in each.
+-- Returns a table from the names of this program's standard libraries to the sets of their
+-- functions' names.
 local function libraries()
    local there = {standard = {}}
    for _, name in ipairs(standard) do
@@ -30,12 +31,12 @@ local function libraries()
    return there
 end
 
---- Starts workers.
+--- Starts the workers of a loader.
 ---@param loader data.DataLoader
 ---@param base integer  the seed of the first epoch
 ---@return data.Crew
 function M.start(loader, base)
-   -- stops the workers of abandoned loops
+   -- A loop that was left early may still have workers; collecting the garbage stops them.
    if next(open) ~= nil then collectgarbage() end
    local source = {
       dataset = loader.dataset, collate_fn = loader.collate_fn, batch_size = loader.batch_size,
@@ -62,7 +63,7 @@ function Crew:stop()
    self.pool = nil
 end
 
---- Sends a job to a worker and returns the job's number.
+--- Sends a job, the arguments after `worker`, to a worker. Returns the job's number.
 function Crew:send(worker, ...)
    self.serial = self.serial + 1
    self.pool:send(worker, self.serial, ...)
@@ -85,8 +86,8 @@ local Batches = {}
 Batches.__index = Batches
 Batches.__name = "data.Batches"
 
---- Iterates over the batches of one epoch. `order` returns the positions of one batch at each call,
---- and is nil for a stream.
+--- Iterates over the batches of one epoch. `crew` is the group of workers. `order` returns the
+--- positions of one batch at each call, and is nil for a dataset that is a stream.
 ---@param loader data.DataLoader
 ---@param crew data.Crew
 ---@param base integer  the seed of the epoch

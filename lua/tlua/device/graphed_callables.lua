@@ -137,7 +137,9 @@ return function(kind)
       end
    end
 
-   -- Returns a function that replays the graphs, implemented as an autograd Function.
+   -- Returns a function that replays the graphs of the callable `c`. It is implemented as an
+   -- autograd Function: forward replays the graph of the forward pass, and backward replays the
+   -- graph of the backward pass.
    local function function_of(c)
       local Graphed = class.class("GraphedCallable", Function)
       function Graphed.forward(ctx, ...)

@@ -66,7 +66,7 @@ local function megabytes(bytes)
 end
 
 local function summary_of(module, kind)
-   --- Formats memory_stats as a text for people.
+   --- Returns the figures of memory_stats as a readable text of several lines.
    ---@param device? integer|string|torch.device
    ---@return string
    return function(device, ...)
@@ -206,7 +206,7 @@ local function range_of(nvtx)
    end
 end
 
--- Adds the functions that only torch.cuda has.
+-- Adds the functions that only torch.cuda has, and torch.sim lacks.
 local function add_cuda(module, memory, own)
    own.nvtx = module._nvtx
    own.nvtx.range = range_of(own.nvtx)
@@ -257,7 +257,7 @@ local function default_generators_of(module)
    return list
 end
 
--- Returns a function that loads its code from another file at the first call.
+-- Returns a function that loads its code from a module at the first call.
 local function on_use(file, kind)
    local fn
    return function(...)

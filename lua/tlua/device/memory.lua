@@ -56,7 +56,8 @@ local function segments_of(blocks, device, frames_of, segments)
    end
 end
 
--- Returns a list of events for each device.
+-- Turns recorded events into snapshots' device_traces: returns a list with one list of events for
+-- each device.
 local function traces_of(events, count, frames_of)
    local traces = list {}
    for i = 1, count do traces[i] = list {} end

@@ -110,8 +110,9 @@ function DDP:__init(...)
    keep("broadcast_buffers", a.broadcast_buffers and #a.module:buffers() > 0)
    keep("sync", true)
    keep("passes", 0)
-   -- `awaits` is the number of backward passes that had failed before the last forward pass. It is
-   -- nil if no forward pass waits for its backward pass.
+   -- The number of backward passes of this thread that had failed before the last forward pass; nil
+   -- if no forward pass waits for its backward pass. A larger number afterwards shows that the
+   -- backward pass has failed.
    keep("awaits", nil)
    local params, names, sparse, is_sparse = {}, {}, {}, sparse_grads.find(a.module)
    for path, parameter in a.module:named_parameters() do
@@ -166,9 +167,10 @@ local function begin(self)
    return pass
 end
 
--- After the first pass, makes the table `static` for static_graph. `unused` lists the indices of
--- parameters without a gradient on this rank, and `is_unused` is that list as a set. `used` flags
--- parameters with a gradient on some rank. Unused parameters do not delay their buckets.
+-- At the beginning of a pass with static_graph, gathers the parameters without a gradient, so that
+-- they do not delay their buckets. The table `static` is nil until the first pass has ended. In it,
+-- `unused` lists the indices of parameters without a gradient on this rank, `is_unused` is that
+-- list as a set, and `used` flags parameters with a gradient on some rank.
 local function gather_static(self, pass, gather)
    local static = rawget(self, "static")
    if not static then return end
@@ -196,7 +198,8 @@ local function reduce(self, bucket)
    return self.group:run("all_reduce", {outputs = bucket.flat, op = "avg", async_op = true})
 end
 
--- Begins to reduce all buckets that are complete, in their order.
+-- Begins to reduce the next buckets in the order of reduction, up to the first bucket that is not
+-- complete.
 local function launch(self, pass)
    while pass.missing[pass.next] == 0 do
       pass.works[pass.next] = reduce(self, self.buckets[pass.next])
@@ -204,7 +207,7 @@ local function launch(self, pass)
    end
 end
 
--- Copies a parameter's gradient, or zeros if it has none, into the parameter's bucket.
+-- Copies the gradient of parameter i, or zeros if it has none, into the parameter's bucket.
 local function gather(self, pass, i)
    local place = self.place[i]
    local bucket, view = place[1], place[3]
@@ -219,7 +222,7 @@ local function gather(self, pass, i)
    pass.missing[bucket.number] = pass.missing[bucket.number] - 1
 end
 
--- Returns the current pass. Begins a pass if none is running.
+-- Returns the table of the pass that is running. Begins a pass if none is running.
 local function current(self)
    local pass = rawget(self, "pass")
    if not pass then
@@ -229,12 +232,14 @@ local function current(self)
    return pass
 end
 
---- Handles a sparse gradient that was added to a parameter's .grad.
+--- Is called when a sparse gradient was added to a parameter's .grad; begins a pass if none is
+--- running.
 function DDP:_sparse_arrived()
    if self.sync then current(self) end
 end
 
---- Handles a gradient that was added to a parameter's .grad.
+--- Is called when a gradient was added to the .grad of parameter i. Copies the gradient into its
+--- bucket, and reduces the buckets that are then complete.
 function DDP:_arrived(i)
    if not self.sync then return end
    local pass = current(self)
@@ -282,7 +287,8 @@ local function used_anywhere(self, pass)
    return flags:tolist()
 end
 
--- Rebuilds the buckets in the order in which rank 0's gradients have become ready.
+-- Divides the parameters into new buckets, in the order in which rank 0's gradients were computed
+-- in this pass. `left` lists the parameters without a gradient, which come last.
 local function rebuild(self, pass, left)
    local order = table.move(left, 1, #left, #pass.order + 1, pass.order)
    order = torch.tensor(order, {dtype = "int64", device = "cpu"})
@@ -321,7 +327,8 @@ function DDP:_finish()
       if not self.as_view and (not used or used[i] ~= 0) then
          parameter.grad = self.place[i][3]:clone()
       elseif not pass.ready[i] and (not used or used[i] ~= 0) then
-         parameter.grad = self.place[i][3] -- a ready parameter's .grad already is this view
+         -- the .grad of a parameter whose gradient was computed already is this view
+         parameter.grad = self.place[i][3]
       end
    end
    for _, parameter in ipairs(self.sparse) do sparse_grads.average(self.group, parameter) end
@@ -334,11 +341,12 @@ end
 
 -- Calling --------------------------------------------------------------------------------------
 
---- Returns the model's output for this rank's part of the batch.
+--- Returns the model's output for this rank's part of the batch, and prepares the backward pass.
 function DDP:forward(...)
    local failures = torch.autograd._failures()
    local awaits = rawget(self, "awaits")
-   if rawget(self, "pass") or awaits and awaits ~= failures then -- a backward pass has failed
+   -- the last backward pass has failed
+   if rawget(self, "pass") or awaits and awaits ~= failures then
       leave_pass(self)
    end
    if self.sync and torch.is_grad_enabled() then rawset(self, "awaits", failures) end
@@ -362,9 +370,9 @@ function DDP:no_sync(fn, ...)
    return scopes.with_field(self, "sync", false, fn, ...)
 end
 
---- Replaces the averaging of buckets. hook(state, bucket) starts the communication and returns an
---- object with a method `wait`, which finishes it. `wait` may return the result; otherwise the
---- result is read from bucket:buffer().
+--- Sets a function that averages the buckets of gradients in place of an all_reduce. hook(state,
+--- bucket) starts the communication and returns an object with a method `wait`, which waits for its
+--- end. `wait` may return the result; otherwise the result is read from bucket:buffer().
 ---@param state any
 ---@param hook fun(state: any, bucket: distributed.GradBucket): {wait: function}
 function DDP:register_comm_hook(state, hook)
@@ -376,7 +384,8 @@ function DDP:register_comm_hook(state, hook)
    rawset(self, "comm_hook", hook)
 end
 
--- Takes part in the other ranks' collectives for one step, without contributing gradients.
+-- Takes part in the collective calls that other ranks make for one step, with zeros as this rank's
+-- gradients. Buffers are received from rank `from`.
 function DDP:_shadow(from)
    if self.broadcast_buffers then
       broadcast(self, self.module:buffers(), from)

@@ -1,4 +1,5 @@
--- buckets.lua - stores gradients in a few large tensors, so that few calls reduce them.
+-- buckets.lua - stores the gradients of DistributedDataParallel in a few large tensors, so that few
+-- collective calls average them.
 
 local torch = require "tlua"
 
@@ -34,8 +35,8 @@ function Bucket:__init(parameters, list, number, group)
    local at = 1
    for k, i in ipairs(list) do
       local parameter = parameters[i]
-      -- .data makes a tensor that autograd does not know as a view, so that a program can detach
-      -- the gradient
+      -- `.data` makes a tensor of the same memory that autograd does not treat as a view. A program
+      -- can detach such a gradient in place.
       self.views[k] = self.flat:narrow(1, at, parameter:numel()):view(parameter.shape).data
       self.owners[k] = parameter
       at = at + parameter:numel()
@@ -46,15 +47,16 @@ end
 ---@return Tensor
 function Bucket:buffer() return self.flat end
 
---- Returns the bucket's number, from 1 in the order of reduction.
+--- Returns the bucket's number. The buckets of a pass are reduced in the order of their numbers,
+--- from 1.
 ---@return integer
 function Bucket:index() return self.number end
 
---- Returns whether the bucket is the last of a pass.
+--- Returns whether the bucket is the last one that a pass reduces.
 ---@return boolean
 function Bucket:is_last() return self.last == true end
 
---- Returns each parameter's gradient, a part of the bucket's tensor.
+--- Returns the gradient of each parameter, as a view of the bucket's tensor.
 ---@return Tensor[]
 function Bucket:gradients() return self.views end
 

@@ -4,8 +4,8 @@ local torch = require "tlua"
 
 local M = {}
 
---- Calls fn with one flat tensor for all tensors of each dtype and device, then copies the parts of
---- the flat tensor back.
+--- For each dtype and device, concatenates the tensors of that kind into one flat tensor, calls fn
+--- with it, and then copies its parts back to the tensors.
 ---@param tensors Tensor[]
 ---@param fn fun(flat: Tensor)
 function M.each(tensors, fn)

@@ -19,8 +19,8 @@ M.ReduceOp = {
    BAND = "band", BOR = "bor", BXOR = "bxor",
 }
 
--- Returns a function that parses the arguments of a collective. That function returns a table from
--- names to arguments, and the group, or nil in place of the group if this rank is not a member.
+-- Returns a function that parses the arguments of a collective function. It returns a table from
+-- names to arguments, and the group; or nil in place of the group if this rank is not a member.
 local function taker(name, list)
    local take = args.signature(("%s(%s, group: object?, async_op: boolean = false)"):format(name,
       list))
@@ -30,7 +30,8 @@ local function taker(name, list)
    end
 end
 
--- Makes a collective call of a group. Returns a Work if async_op is set, otherwise nothing.
+-- Makes a collective call of a group. Returns a Work if the argument async_op is true, otherwise
+-- nil.
 local function run(group, a, kind, inputs, outputs, op, root)
    local work = group:run(kind, {
       inputs = inputs, outputs = outputs, op = op and op:lower(), root = root,
@@ -39,7 +40,8 @@ local function run(group, a, kind, inputs, outputs, op, root)
    return a.async_op and work or nil
 end
 
--- Returns views of n equal parts of a tensor's first dimension.
+-- Checks that n divides the size of a tensor's first dimension. Returns n views of equal parts of
+-- this dimension.
 local function parts(name, what, tensor, n)
    tensor = tensor:detach()
    if tensor:dim() == 0 or tensor:size(1) % n ~= 0 then
@@ -266,8 +268,8 @@ end
 local take_gathered = taker("all_gather_coalesced",
    "output_tensor_lists: table, input_tensor_list: table")
 
---- Gathers many tensors of one dtype in one call. The i-th list of outputs gets all ranks' i-th
---- inputs, which must have the same shape on all ranks.
+--- Gathers many tensors of one dtype in one call. The i-th list of outputs is filled with the i-th
+--- inputs of all ranks, which must have the same shape on all ranks.
 ---@param output_tensor_lists Tensor[][]
 ---@param input_tensor_list Tensor[]
 ---@param options? {group: distributed.ProcessGroup, async_op: boolean}

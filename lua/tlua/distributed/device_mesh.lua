@@ -47,8 +47,8 @@ local function look_up(mesh, key)
    return mesh:_slice(key)
 end
 
--- Returns each dimension's stride in the list of a grid's ranks. The stride of the last dimension
--- is 1.
+-- The ranks of a grid are in a list. Returns, for each dimension, the distance in the list between
+-- neighbours along this dimension. The stride of the last dimension is 1.
 local function strides_of(shape)
    local strides, n = {}, 1
    for d = #shape, 1, -1 do
@@ -147,8 +147,8 @@ function DeviceMesh:size(mesh_dim)
 end
 DeviceMesh.numel = DeviceMesh.size
 
--- Returns the ranks, in order, of the part of the mesh along the given dimensions that contains
--- this rank.
+-- Returns the ranks, in order, whose coordinates equal this rank's coordinates in all but the given
+-- dimensions.
 local function ranks_along(mesh, dims)
    local list, strides = {}, strides_of(mesh.shape)
    local function visit(k, at)

@@ -39,7 +39,8 @@ local joined = 0   -- number of worlds joined so far
 local children = 0 -- number of groups made in this world
 local all = {}     -- all groups; the world is the first one
 
--- `called`: the name that the user has given; `backend`: the name of the back end in tlua.
+-- `called` is the name of the back end that the user has given, and `backend` tlua's own name of
+-- it.
 function ProcessGroup:__init(parent, name, members, rank, timeout, backend, called)
    self.ranks, self.name, self.timeout, self.backend = members, name, timeout, backend
    self.called = called or backend
@@ -134,7 +135,8 @@ function M.resolve(name, group)
    return group
 end
 
---- Returns the position that a rank of the world has in a group.
+--- Returns the position, from 0, that a rank of the world has in a group. Raises an error if the
+--- rank is not in the group.
 function M.position(name, what, group, rank)
    local number = math.tointeger(rank)
    local position = number and group.position[number]
@@ -156,19 +158,21 @@ local function check_backend(name, backend)
       "two that fits) or \"record\", got %q"):format(name, backend))
 end
 
--- Returns shm, or mpi if the ranks are on several machines.
+-- Returns the name of the back end that is used if the user gives none: "mpi" if mpirun or srun has
+-- started ranks on several machines, otherwise "shm".
 local function default_backend()
    return store.hosts() == 2 and not os.getenv "WORLD_SIZE" and "mpi" or "shm"
 end
 
--- Returns the engine of a back end: PyTorch's "gloo" means tlua's engine for the CPU.
+-- Returns tlua's name of a back end. "gloo", the name in PyTorch's programs, means the default back
+-- end for the CPU.
 local function engine_of(backend)
    return backend == "gloo" and default_backend() or backend
 end
 
 local noted = false
 
--- Prints once, on rank 0, that the back end has another name in tlua.
+-- Writes once to the standard error, on rank 0, that the back end has another name in tlua.
 local function note_engine(group)
    if noted or group.called == group.backend or group.group_rank ~= 0 then return end
    io.stderr:write(('init_process_group: "%s" is the back end "%s" here\n'):format(group.called,
@@ -188,8 +192,8 @@ local take_init = args.signature [[init_process_group(backend: string?,
    init_method: string?, rank: integer?, world_size: integer?, timeout: number?, store: object?,
    device_id: any?, group_name: string?)]]
 
--- Checks the option `name`, an integer from 0 on. As in PyTorch, -1 means unset; the option is then
--- removed.
+-- Checks that the option `name` is an integer of at least 0. As in PyTorch, -1 means that the
+-- option is not set, so -1 is removed.
 local function count(a, name)
    local n = a[name]
    if n == -1 then a[name] = nil end
@@ -346,8 +350,8 @@ function M.new_subgroups(size)
    return own, groups
 end
 
--- Checks lists of ranks that must have no rank in common. Returns a table from each rank to the
--- number of its list. check(what, rank) raises an error if there is no such rank.
+-- Checks that no rank is in two of the lists. Returns a table from each rank to the number of its
+-- list. check(what, rank) must raise an error if a rank does not exist.
 local function check_apart(title, name, lists, check)
    local where = {}
    if type(lists) ~= "table" or #lists == 0 then
@@ -611,8 +615,8 @@ end
 
 local take_monitored = args.signature "monitored_barrier(group: object?, timeout: number?)"
 
---- Waits for all ranks like barrier, with a separate timeout. The error names all ranks that are
---- missing.
+--- Waits for all ranks as barrier does, but with the option `timeout` in place of the group's
+--- timeout. If ranks are missing after that time, the error names all of them.
 ---@param group? distributed.ProcessGroup
 ---@param options? {group: distributed.ProcessGroup, timeout: number}
 function M.monitored_barrier(...)

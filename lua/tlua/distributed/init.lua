@@ -3,7 +3,7 @@
 
 local lazy = require "tlua.lazy"
 
--- The functions and classes that each file defines.
+-- Maps each Lua file to the functions and classes that it defines.
 return lazy.modules("tlua.distributed", {
    group = [[init_process_group is_initialized is_available destroy_process_group get_rank
       get_world_size get_node_local_rank get_backend get_process_group_ranks get_group_rank

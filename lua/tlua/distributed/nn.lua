@@ -177,8 +177,9 @@ end
 local take_exchange = args.signature [[distributed.nn.all_to_all_single(input: tensor,
    output_split_sizes: table?, input_split_sizes: table?, group: object?)]]
 
---- Sends one part of the input's rows to each rank. Returns the parts received from all ranks, in
---- rank order, as rows of one tensor; see all_to_all_single.
+--- Sends one part of the input's rows to each rank. Returns one tensor with the rows that this rank
+--- has received from all ranks, in rank order. The sizes of the parts are as in
+--- torch.distributed.all_to_all_single.
 ---@param input Tensor
 ---@param options? table  output_split_sizes, input_split_sizes, group
 ---@return Tensor
@@ -189,7 +190,7 @@ end
 
 -- Lists -------------------------------------------------------------------------------------------
 
--- Checks a list that must have one tensor for each rank.
+-- Checks that a list has one tensor for each rank of the group.
 local function check_list(title, what, list, group)
    local n = dist.get_world_size(group)
    if #list ~= n then args.refuse(title, what, ("a list of %d tensors"):format(n), list) end
@@ -243,8 +244,8 @@ end
 local take_scatter = args.signature
    "distributed.nn.scatter(tensors: table, src: count = 0, group: object?)"
 
---- Returns this rank's tensor of rank src's list. On the other ranks the list only determines the
---- shape, which is the same for all ranks.
+--- Returns the tensor for this rank from rank src's list. On the other ranks, the argument
+--- `tensors` only determines the shape, which is the same for all ranks.
 ---@param tensors Tensor[]
 ---@param src? integer
 ---@param options? {group: distributed.ProcessGroup}

@@ -37,7 +37,7 @@ end
 
 local take_all = args.signature "all_gather_object(object_list: table, obj: any, group: object?)"
 
---- Fills the list with the objects of all ranks.
+--- Fills the list with the objects of all ranks, in rank order.
 ---@param object_list any[]
 ---@param obj any
 ---@param group? distributed.ProcessGroup
@@ -129,7 +129,7 @@ end
 local take_send = args.signature
    "send_object_list(object_list: table, dst: count, group: object?, tag: integer = 0)"
 
---- Sends the objects of a list to rank dst.
+--- Sends the objects of a list to rank dst, where recv_object_list receives them.
 ---@param object_list any[]
 ---@param dst integer
 ---@param group? distributed.ProcessGroup
@@ -144,7 +144,8 @@ end
 local take_recv = args.signature
    "recv_object_list(object_list: table, src: count?, group: object?, tag: integer = 0)"
 
---- Fills a list with the objects that rank src, or any, has sent.
+--- Fills a list with the objects that rank src has sent by send_object_list; without src, with
+--- those of any rank.
 ---@param object_list any[]
 ---@param src? integer
 ---@param group? distributed.ProcessGroup

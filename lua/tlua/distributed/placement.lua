@@ -9,8 +9,8 @@ local args = require "tlua.args"
 
 local M = {}
 
---- The placement of a split parameter: this rank's part of the parameter, and the groups that have
---- the other parts.
+--- The placement of a split parameter: this rank's part of the parameter, and the groups of ranks
+--- that have the remaining parts.
 ---@class distributed.Placement
 ---@field shape integer[]  the shape of the whole parameter
 ---@field offset integer[]  the first element of the box, from 0, in each dimension
@@ -25,7 +25,8 @@ local M = {}
 
 local placements = setmetatable({}, {__mode = "k"})
 
---- Counts the changes to placements, so that a reader can tell whether any has changed.
+--- Counts the changes to placements. Code that has computed something from placements compares this
+--- number to learn whether a placement has changed.
 M.changes = 0
 
 local function set(parameter, place)
@@ -147,7 +148,8 @@ function M.refuse_reset(name)
       .. "parallelize_module, or load a state, such as by distributed.checkpoint"):format(name))
 end
 
--- Gathers the ranges of elements that fully_shard has left to the ranks, and returns the whole box.
+-- Gathers the ranges of a box's elements, into which fully_shard has divided the box, from the
+-- ranks. Returns the whole box.
 local function gather_range(place, tensor)
    local group, parts = place.flat.group, {}
    for rank = 0, #group.ranks - 1 do
@@ -158,7 +160,8 @@ local function gather_range(place, tensor)
    return torch.cat(parts):view(place.size)
 end
 
--- Gathers the boxes of all ranks, and returns the whole parameter.
+-- Gathers the boxes of all ranks, into which tensor parallelism has split a parameter. Returns the
+-- whole parameter.
 local function gather_dim(place, tensor)
    local group, parts = place.dim_group, {}
    for i = 1, #group.ranks do parts[i] = tensor:new_empty(place.size) end
@@ -201,7 +204,8 @@ end
 
 -- Norms ----------------------------------------------------------------------------------------
 
--- Reduces a value over all ranks of the groups: by sum, or by maximum for the infinity norm.
+-- Reduces a value over the ranks of one group after another by the reduction `op`: "sum" or "max",
+-- which the infinity norm needs. Changes the value in place.
 local function combine(value, groups, op)
    for _, group in ipairs(groups) do group:run("all_reduce", {outputs = value, op = op}) end
    return value
@@ -223,8 +227,8 @@ function M.splits(optimizer)
    return false
 end
 
---- Returns the maximum of a tensor of one element over all ranks that have other parts of an
---- optimizer's parameters.
+--- Returns the maximum of a tensor of one element over all ranks that have parts of an optimizer's
+--- parameters.
 ---@param optimizer optim.Optimizer
 ---@param number Tensor
 ---@return Tensor

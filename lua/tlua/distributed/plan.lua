@@ -1,5 +1,5 @@
 -- plan.lua - estimates the memory and time of training a GPT on many devices, for every layout, by
--- formulas. Nothing is run.
+-- formulas. No model is run.
 --
 -- Sources, by the names used below:
 --   [M]  "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM"
@@ -20,10 +20,10 @@ local class = require "tlua.class"
 
 local M = {}
 
--- The figures of an A100 with 80 GB in nodes of eight (NVIDIA's data sheet): its bfloat16 FLOPs per
--- second, and the bytes per second of its memory, of NVLink in each direction, and of the device's
--- 200 Gb/s network adapter. The efficiency of large kernels and the latency of a message are from
--- measurements in [M].
+-- The figures of an A100 with 80 GB in nodes of eight devices. NVIDIA's data sheet gives its
+-- bfloat16 FLOPs per second, and the bytes per second of its memory, of NVLink in each direction,
+-- and of its 200 Gb/s network adapter. The efficiency of large kernels and the latency of a message
+-- are from measurements in [M].
 local hardware <const> = {
    devices = 8, per_node = 8, memory = 80e9, flops = 312e12, matmul_efficiency = 0.65,
    memory_bandwidth = 1.5e12, node_bandwidth = 230e9, network_bandwidth = 22e9, latency = 10e-6,
@@ -32,13 +32,14 @@ local hardware <const> = {
 local model_fields <const> = {"layers", "width", "heads", "vocab", "sequence", "batch"}
 local other_options <const> = {
    top = true, checkpointing = true, sequence_parallel = true, flash = true, max_context = true,
-   -- These three are options if the model is a module.
+   -- These three fields of the model become options of `plan` if the model is a module.
    batch = true, sequence = true, heads = true,
 }
 
 -- Model -------------------------------------------------------------------------------------------
 
--- Returns the number of parameters: by formula for a GPT [M, equation 2], by counting for a module.
+-- Returns the number of parameters: by a formula for a GPT [M, equation 2], and by counting for a
+-- module.
 local function count_parameters(m)
    if m.parameters then return m.parameters + 0.0 end
    local l, h = m.layers + 0.0, m.width
@@ -46,7 +47,8 @@ local function count_parameters(m)
 end
 
 --- Returns the number of FLOPs of a step [M, appendix]: 96 B s l h^2 (1 + s / 6h + V / 16lh) with
---- checkpointing. Recomputing the activations takes a quarter of a layer's FLOPs.
+--- checkpointing, for batch size B, sequence length s, l layers of width h and vocabulary size V.
+--- `again` tells whether activations are recomputed, which takes a quarter of a layer's FLOPs.
 local function count_operations(m, again)
    -- floats are used, because an integer would overflow
    local l, h, s = m.layers + 0.0, m.width, m.sequence
@@ -83,7 +85,7 @@ local function activations(m, x, o)
    return sbh * (10 + 24 / x.tensor + scores / x.tensor)
 end
 
--- Returns the memory in bytes of a device in the first stage, which needs the most.
+-- Returns the memory in bytes that a device in the first stage needs. This stage needs the most.
 local function memory_of(m, x, o)
    local share = count_parameters(m) / (x.tensor * x.pipeline)
    local ranks = x.data * x.context
@@ -93,7 +95,7 @@ local function memory_of(m, x, o)
    if x.zero >= 3 then weights = weights / ranks end
    local layer = activations(m, x, o)
    local kept = layer
-   if x.checkpointing then -- [K, section 5]: only a layer's input is kept
+   if x.checkpointing then -- [K, section 5]: only a layer's input is kept for the backward pass
       kept = 2 * m.sequence / x.context * x.micro * m.width
       if o.sequence_parallel then kept = kept / x.tensor end
    end
@@ -116,8 +118,8 @@ local function time_of(m, x, o)
    local operations = count_operations(m, x.checkpointing) * per_part / m.batch
    local products = operations / (x.tensor * x.pipeline * x.context)
       / (o.flops * o.matmul_efficiency)
-   -- memory-bound work: the forward pass, the backward pass and the recomputation write and read
-   -- all activations
+   -- Memory-bound work: the forward pass, the backward pass and the recomputation of activations
+   -- each write and read all activations.
    local layers = m.layers / x.pipeline
    local traffic = 2 * activations(m, x, o) * (2 + again) * layers / o.memory_bandwidth
    -- tensor parallelism needs two all_reduces forward and two backward [M, section 3.2]
@@ -131,8 +133,8 @@ local function time_of(m, x, o)
       local link = bandwidth_of(x.tensor * x.context, o)
       ring = (3 + again) * layers * (x.context - 1) * (o.latency + 2 * bytes / x.tensor / link)
    end
-   -- pipeline parallelism: each tensor rank sends its share of the activations to the next stage,
-   -- and its share of the gradients back
+   -- Pipeline parallelism: each rank of a tensor parallel group sends its share of the activations
+   -- to the next stage, and its share of the gradients to the previous stage.
    local hops = 0
    if x.pipeline > 1 then
       local link = bandwidth_of(x.tensor * x.context * x.data * 2, o)
@@ -151,9 +153,10 @@ local function time_of(m, x, o)
    return rounds * part + exchange + stepped, rounds
 end
 
--- Describes a module that resembles a GPT. The sizes of its largest embedding are the vocabulary
--- and the width, its longest list of modules of one class has the layers, and its attention has the
--- number of heads.
+-- Describes a module that resembles a GPT as a table like the argument `model` of plan. The
+-- vocabulary and the width are the sizes of its largest embedding. The layers are the items of its
+-- longest list of modules of one class, and the number of heads is the field num_heads or heads of
+-- a submodule.
 local function describe_module(module, o)
    local m = {batch = o.batch, sequence = o.sequence, heads = o.heads, layers = 0, parameters = 0}
    local nn = torch.nn
@@ -291,8 +294,8 @@ local function each_layout(m, o, fn)
             local parts = m.batch // data // micro
             if interleave == 1 or parts % pipeline == 0 then
                for _, zero in ipairs(data * context > 1 and {0, 1, 2, 3} or {0}) do
-                  -- ZeRO's stages 2 and 3 would have to communicate for each microbatch of a
-                  -- pipeline
+                  -- Pipelines use ZeRO's stages 0 and 1 only, since stages 2 and 3 would have to
+                  -- communicate for each microbatch.
                   if zero < 2 or pipeline == 1 then
                      for _, again in ipairs {false, true} do
                         if o.checkpointing == nil or o.checkpointing == again then

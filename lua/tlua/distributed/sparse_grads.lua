@@ -1,4 +1,5 @@
--- sparse_grads.lua - averages sparse gradients over ranks: each rank gets all ranks' rows.
+-- sparse_grads.lua - averages the sparse gradients of embeddings over ranks: each rank gets the
+-- rows of all ranks.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -37,7 +38,7 @@ end
 --- function.
 ---@param group distributed.ProcessGroup
 ---@param parameter Tensor
----@return boolean any  whether any rank has rows
+---@return boolean any  whether a gradient of any rank has rows
 function M.average(group, parameter)
    local grad, world = parameter.grad, #group.ranks
    if grad and not grad.is_sparse then

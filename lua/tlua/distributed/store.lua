@@ -11,9 +11,10 @@ local M = {}
 --- compare_set(key, expected_value, desired_value), wait(keys, seconds?), check(keys),
 --- delete_key(key), multi_set(keys, values), multi_get(keys), num_keys(), set_timeout(seconds).
 --- Values are strings. get and wait wait for keys that are not set yet, and raise an error after
---- the store's timeout. append adds bytes to the end of a key's value. compare_set sets a key that
---- has the expected value, or that is missing if the expected value is "". It returns the key's
---- value afterwards, or the expected value if the key is still missing.
+--- the store's timeout. append adds bytes to the end of a key's value. compare_set sets a key if
+--- the key has the expected value, or if the key is missing and the expected value is "". It
+--- returns the value of the key afterwards; if the key is still missing, it returns the expected
+--- value.
 ---
 ---     local store = torch.distributed.HashStore()
 ---     store:set("name", "tlua")
@@ -24,10 +25,11 @@ local Store = class.class("distributed.Store")
 M.Store = Store
 
 --- Operations on one key; a PrefixStore first puts its prefix before the key. `set(key, value)`
---- sets a value; `get(key)` waits for it; `add(key, n)` adds an integer to a count and returns it;
---- `append(key, value)` adds bytes; `compare_set(key, expected, desired)` sets the key if it has
---- the expected value, and returns its value; `check(keys)` tells whether all the keys are set;
---- `delete_key(key)` tells whether the key existed.
+--- sets a value; `get(key)` waits until the key is set, and returns its value; `add(key, n)` adds
+--- an integer to a count and returns the new count; `append(key, value)` adds bytes;
+--- `compare_set(key, expected, desired)` sets the key if it has the expected value, and returns its
+--- value; `check(keys)` tells whether all the keys are set; `delete_key(key)` tells whether the key
+--- existed.
 ---@names distributed.Store:set distributed.Store:get distributed.Store:add
 ---@names distributed.Store:append distributed.Store:compare_set distributed.Store:check
 ---@names distributed.Store:delete_key
@@ -64,7 +66,7 @@ function Store:multi_set(keys, values)
    for i, key in ipairs(keys) do self:set(key, values[i]) end
 end
 
---- Returns the values of several keys, and waits for them as get does.
+--- Returns the values of several keys. If a key is not set, waits until it is, as get does.
 ---@param keys string[]
 ---@return string[]
 function Store:multi_get(keys)
@@ -84,14 +86,14 @@ function Store:set_timeout(timeout)
    self.timeout = timeout
 end
 
---- Returns the number of keys, of all prefixes.
+--- Returns the number of keys in the store, whatever their prefixes are.
 ---@return integer
 function Store:num_keys()
    return self.raw:num_keys()
 end
 
--- Returns the job's secret as the C functions expect it: "" trusts every client, nil means that
--- there is no secret.
+-- Returns the job's secret in the form that the C functions expect. The empty string means that
+-- every client is trusted, and nil that there is no secret.
 local function secret_of(name, given)
    if given == false then return "" end
    if given ~= nil and type(given) ~= "string" then
@@ -266,7 +268,8 @@ local function hydra()
    end
 end
 
--- Returns the rank, the number of ranks and, if mpirun or srun tells them, the name of the job.
+-- Returns the rank, the number of ranks and the name of the job from environment variables. RANK
+-- and WORLD_SIZE come first, without a name; otherwise the variables of mpirun or srun are used.
 local function from_environment()
    local rank, size = number_in "RANK", number_in "WORLD_SIZE"
    if rank or size then return rank, size end
@@ -288,7 +291,7 @@ local function first_host(list)
 end
 
 -- Returns the address at which ranks on several hosts meet if srun has started them. It consists of
--- the first host and a port that is computed from the job's and the step's number.
+-- the first host and a port that is computed from the numbers of the job and of the job step.
 local function by_slurm()
    local list = os.getenv "SLURM_STEP_NODELIST" or os.getenv "SLURM_JOB_NODELIST"
    local hosts = number_in "SLURM_STEP_NUM_NODES" or number_in "SLURM_NNODES"

@@ -7,7 +7,8 @@ local DDP = require "tlua.distributed.DistributedDataParallel"
 
 local M = {}
 
--- Returns the number of ranks that still have batches, and the first such rank.
+-- Tells all ranks whether this rank still has batches (`active`). Returns the number of ranks that
+-- do, and the first such rank.
 local function count(ddp, active)
    local group = ddp.group
    local flags = torch.zeros({#group.ranks}, {dtype = "int32", device = "cpu"})
@@ -50,7 +51,7 @@ function M.Join(model, fn, ...)
       model:_shadow(first)
       n, first = count(model, false)
    end
-   -- `last` is the last active rank, the same on all ranks
+   -- All ranks agree on `last`, the last rank that had batches.
    for _, tensors in ipairs {model.module:parameters(), model.module:buffers()} do
       coalesce.each(tensors, function(flat)
          model.group:run("broadcast", {outputs = flat, root = last})

@@ -37,7 +37,7 @@ function M.default_hooks.allreduce_hook(group, bucket)
    return start(group, bucket:buffer())
 end
 
--- Makes a hook that averages in a narrower dtype, so that half as many bytes are sent.
+-- Makes a hook that averages gradients in a narrower dtype, so that half as many bytes are sent.
 local function compress(name, dtype)
    return function(group, bucket)
       check_bucket(name, bucket)
@@ -90,12 +90,12 @@ local function wrapper(name, dtype)
    end
 end
 
---- Wraps another hook so that this hook averages in float16.
+--- Returns a hook that runs `hook` on the gradients in float16.
 ---@names distributed.algorithms.ddp_comm_hooks.default_hooks.fp16_compress_wrapper
 ---@param hook function  such as default_hooks.allreduce_hook
 ---@return function hook
 M.default_hooks.fp16_compress_wrapper = wrapper("fp16_compress_wrapper", "float16")
---- Wraps another hook so that this hook averages in bfloat16.
+--- Returns a hook that runs `hook` on the gradients in bfloat16.
 ---@names distributed.algorithms.ddp_comm_hooks.default_hooks.bf16_compress_wrapper
 ---@param hook function  such as default_hooks.allreduce_hook
 ---@return function hook
@@ -180,8 +180,8 @@ local function orthogonalize(matrix)
    end
 end
 
--- Returns two lists: the gradients of a bucket that are worth approximating, and all other
--- gradients.
+-- Returns two lists: the gradients of a bucket that PowerSGD approximates, because that sends fewer
+-- elements by the factor min_compression_rate, and all other gradients.
 local function sort_out(state, bucket)
    local matrices, rest = {}, {}
    for k, view in ipairs(bucket:gradients()) do

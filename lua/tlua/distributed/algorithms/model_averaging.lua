@@ -30,7 +30,8 @@ M.averagers.PeriodicModelAverager = Averager
 local take = args.signature [[PeriodicModelAverager(period: count, warmup_steps: count = 0,
    process_group: object?)]]
 
---- Averages in every `period`-th call after the first `warmup_steps`.
+--- Makes an object that averages parameters in every `period`-th call of average_parameters, after
+--- the first `warmup_steps` calls.
 function Averager:__init(...)
    local a = take(...)
    if a.period < 1 then args.refuse("PeriodicModelAverager", "period", "at least 1", a.period) end

@@ -1,5 +1,5 @@
--- boxes.lua - describes parts of tensors as boxes: an offset, from 0, and a size for each
--- dimension.
+-- boxes.lua - describes rectangular parts of tensors, called boxes. A box has an offset, from 0,
+-- and a size in each dimension.
 
 local M = {}
 
@@ -10,9 +10,9 @@ local function product(list, from)
 end
 M.product = product
 
--- Appends boxes that cover the elements first .. first + count - 1 (from 0, in row-major order) of
--- a box of the given size, in order. In the dimensions before `d`, each new box has size 1 and the
--- offsets in `prefix`.
+-- Appends boxes to `list` that together cover `count` elements of a box of the given size,
+-- beginning with number `first` (from 0, in row-major order). In the dimensions before `d`, each
+-- new box has size 1 and the offsets in `prefix`.
 local function cut(size, d, first, count, prefix, list)
    if count == 0 then return end
    local inner = product(size, d + 1)
@@ -42,8 +42,9 @@ local function cut(size, d, first, count, prefix, list)
    if count > 0 then partial(row, 0, count) end
 end
 
---- Returns boxes that cover a range of a box's elements in row-major order. The elements of each
---- box follow the elements of the previous box. There are at most two boxes for each dimension.
+--- Returns boxes that together cover a range of a box's elements, which are counted in row-major
+--- order. The elements of each returned box follow the elements of the box before it. There are at
+--- most two boxes for each dimension.
 ---@param offset integer[]  the box's offset
 ---@param size integer[]
 ---@param first integer  from 0
@@ -79,8 +80,8 @@ function M.of_tensor(place, tensor)
    return list
 end
 
---- Copies the elements that two boxes have in common from `tensor`, which has the elements of the
---- box `from`, to the tensor of the box `to`.
+--- Copies the elements that the boxes `to` and `from` have in common to the tensor of `to`.
+--- `tensor` has the elements of the box `from`.
 function M.copy(to, from, tensor)
    local into = to.tensor
    for d = 1, #to.size do

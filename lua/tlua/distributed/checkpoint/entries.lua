@@ -28,8 +28,9 @@ local function refuse(title, path, why)
    torch.raise(("%s: %s: %s"):format(title, path == "" and "the state" or path, why))
 end
 
--- Calls visit(kind, path, value, owner, key) for each value in a table; recurses into tables of
--- plain values.
+-- Calls visit(kind, path, value, owner, key) for each tensor, module, optimizer and plain value in
+-- a state, also in nested tables. `value` is stored in the table `owner` under the key `key`.
+-- `open` is the set of the tables that are being visited.
 local function walk(title, value, path, visit, owner, key, open)
    if torch.is_tensor(value) then return visit("tensor", path, value, owner, key) end
    if class.isinstance(value, Module) then return visit("module", path, value, owner, key) end

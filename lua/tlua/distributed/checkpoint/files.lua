@@ -1,9 +1,9 @@
 -- files.lua - the folder of a checkpoint, and the exchange of messages about its contents between
 -- ranks.
 --
--- While a save runs, its first rank holds the new index open as a file .tlua-PROCESS-COUNT-TIME.tmp
--- in the folder. A later save removes the files of killed saves, unless such an index belongs to a
--- process that is still alive (core/platform/scratch.h).
+-- While a save runs, its first rank keeps the file of the new index open under the temporary name
+-- .tlua-PROCESS-COUNT-TIME.tmp in the folder. A later save removes the files of killed saves,
+-- unless such an index belongs to a process that is still alive (core/platform/scratch.h).
 
 local torch = require "tlua"
 local boxes = require "tlua.distributed.checkpoint.boxes"
@@ -29,7 +29,8 @@ function M.make_folder(folder)
    os.remove(probe)
 end
 
--- Returns whether a value is a list of n whole numbers, each from 0 to the limit at its position.
+-- Returns whether a value is a list of n integers. Integer d must be from 0 to limits[d], or at
+-- least 0 if no limits are given.
 local function is_list(value, n, limits)
    if type(value) ~= "table" or #value ~= n then return false end
    for d = 1, n do
@@ -108,8 +109,9 @@ function M.new_token(folder)
    return ("part%d"):format(number + 1)
 end
 
---- Begins a save: makes the file that will become the index. Until then its temporary name marks a
---- running save. Returns nil and a message if the file cannot be made.
+--- Begins a save: creates, under a temporary name, the file that will become the index. The
+--- temporary file shows other processes that a save is running. Returns the file, or nil and a
+--- message if it cannot be created.
 function M.begin(folder)
    return torch.io.replace(M.path(folder, "index.json"), true)
 end

@@ -1,5 +1,5 @@
--- from_rank0.lua - distributes a state that only rank 0 has. The other ranks get its structure at
--- once and request its tensors one at a time, so that only rank 0 ever holds the whole state.
+-- from_rank0.lua - distributes a state that only rank 0 has. The other ranks get the structure of
+-- the state at once, and its tensors one at a time, so that only rank 0 ever holds the whole state.
 
 local torch = require "tlua"
 local groups = require "tlua.distributed.group"
@@ -7,9 +7,11 @@ local objects = require "tlua.distributed.objects"
 
 local M = {}
 
-local mark <const> = "tlua.tensor" -- the key of placeholders that hold a tensor's number
+-- the key in a placeholder under which a tensor's number is stored
+local mark <const> = "tlua.tensor"
 
--- Returns the structure of a value, and appends its tensors to a list.
+-- Returns a copy of a value in which placeholders with number, shape and dtype replace the tensors.
+-- Appends the tensors to a list.
 local function outline(value, tensors)
    if torch.is_tensor(value) then
       tensors[#tensors + 1] = value
@@ -22,9 +24,9 @@ local function outline(value, tensors)
    return copy
 end
 
---- Returns the structure of rank 0's state, with a placeholder for each tensor, and a function that
---- returns a part of the state with its tensors. All ranks must call that function for the same
---- parts in the same order.
+--- Returns rank 0's state with a placeholder for each tensor, and a function that takes a part of
+--- this structure and returns a copy with tensors in place of the placeholders. All ranks must call
+--- that function for the same parts in the same order.
 ---@param state table  read on rank 0 only
 ---@param device torch.device  the device on which received tensors are created
 ---@return table structure

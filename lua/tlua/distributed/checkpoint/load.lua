@@ -12,8 +12,8 @@ local M = {}
 
 local function text_of(shape) return "(" .. table.concat(shape, ", ") .. ")" end
 
--- Returns messages about tensors that the checkpoint lacks or has in another shape, and about
--- tensors without memory.
+-- Returns a list of messages about tensors that cannot be loaded: tensors that the checkpoint lacks
+-- or has in another shape, and tensors without memory (on the meta device).
 local function check(list, index)
    local faults = {}
    for _, entry in ipairs(list) do
@@ -87,7 +87,8 @@ local function load_options(entry, index)
    end
 end
 
--- Returns a function that reads from the checkpoint's files; each file is opened once.
+-- Returns a function that returns the tensor of a chunk, a part of a tensor in one of the
+-- checkpoint's files. Each file is opened once.
 local function reader(folder)
    local open = {}
    return function(chunk)

@@ -15,7 +15,8 @@ local groups = require "tlua.distributed.group"
 
 local M = {}
 
--- Returns a description of this rank's tensors, which is sent to rank 0.
+-- Returns a description (names, shapes, dtypes and boxes) of this rank's tensors, which is sent to
+-- rank 0.
 local function describe(list)
    local all = {}
    for i, entry in ipairs(list) do
@@ -189,7 +190,7 @@ local function copies(tensors)
    return list
 end
 
-local pending = {} -- maps each folder to the Future whose result was not requested yet
+local pending = {} -- maps each folder to the Future of a save whose result was not requested yet
 
 function Future:__init(plan)
    self.plan = plan

@@ -21,13 +21,14 @@ local take_set = args.signature [[set_model_state_dict(model: any, model_state_d
    full_state_dict: boolean?, strict: boolean?, broadcast_from_rank0: boolean?,
    options: object?)]]
 
--- Checks the model and returns it without its wrapper.
+-- Checks that the model is a module. Returns the module inside a DistributedDataParallel wrapper,
+-- or the model itself if it has no wrapper.
 local function check(title, model)
    if not class.isinstance(model, Module) then args.refuse(title, "model", "a module", model) end
    return class.isinstance(model, DDP) and model.module or model
 end
 
--- Returns a table from paths to parameters.
+-- Returns a table that maps the paths of a model's parameters to the parameters.
 local function parameters(model)
    local list = {}
    for path, p in model:named_parameters() do list[path] = p end
@@ -43,8 +44,8 @@ end
 
 local function same(value) return value end
 
--- Returns the state that all ranks load, and a function that returns a part of that state with its
--- tensors.
+-- Returns the state that all ranks load, with placeholders for tensors if only rank 0 has them, and
+-- a function that returns a part of that state with tensors in place of the placeholders.
 local function source(a, model, state)
    if not a.broadcast_from_rank0 then return state, same end
    local first = model:parameters()[1]
@@ -83,7 +84,7 @@ function M.get_model_state_dict(...)
          paths[#paths + 1] = path
       end
    end
-   table.sort(paths) -- all ranks use the same order
+   table.sort(paths) -- all ranks gather the parameters in the same order
    for _, path in ipairs(paths) do
       if a.full_state_dict and named[path] then state[path] = placement.full(named[path]) end
       if leaves_to_rank0(a) then
@@ -109,7 +110,7 @@ function M.set_model_state_dict(...)
    local state, named, paths = {}, parameters(model), {}
    local given, fetch = source(a, model, a.model_state_dict)
    for path in pairs(given) do paths[#paths + 1] = path end
-   -- all ranks use the same order
+   -- all ranks load the parameters in the same order
    table.sort(paths, function(x, y) return tostring(x) < tostring(y) end)
    for _, path in ipairs(paths) do
       local p, tensor = named[path], fetch(given[path])
@@ -173,7 +174,7 @@ end
 --- Returns the states of a model's optimizers as one table: `state`, indexed by the parameters'
 --- paths, and `param_groups`, with paths in place of parameters. With full_state_dict every rank
 --- gets the whole tensors, and all ranks must call the function; otherwise each rank gets its own
---- parts. cpu_offload and options are those of get_model_state_dict.
+--- parts. The options cpu_offload and options mean the same as for get_model_state_dict.
 ---@param model nn.Module
 ---@param optimizers optim.Optimizer|optim.Optimizer[]
 ---@param options? {full_state_dict: boolean, cpu_offload: boolean, ignore_frozen_params: boolean,
@@ -227,7 +228,8 @@ local function groups_of(title, saved)
    return groups
 end
 
--- Returns the table that load_state_dict takes for one optimizer.
+-- Returns the part of a saved state that belongs to one optimizer, in the form that its method
+-- load_state_dict takes.
 local function dict_for(title, optimizer, names, saved, groups, a, fetch)
    local dict, position = {state = {}, param_groups = {}}, 0
    for g, group in ipairs(optimizer.param_groups) do
@@ -260,9 +262,9 @@ end
 
 --- Copies a state that get_optimizer_state_dict has returned into a model's optimizers. With
 --- full_state_dict the state has whole tensors, and each rank takes its part; otherwise it has
---- parts. A group gets the options of the saved group of its first parameter. A group that does not
---- match is refused. With broadcast_from_rank0 all ranks take rank 0's state, and the others pass
---- an empty table.
+--- parts. A group gets the options of the saved group of its first parameter. If no saved group has
+--- a parameter, the call is refused. With broadcast_from_rank0 all ranks take rank 0's state, and
+--- the other ranks pass an empty table.
 ---@param model nn.Module
 ---@param optimizers optim.Optimizer|optim.Optimizer[]
 ---@param optim_state_dict {state: table<string, table>, param_groups: table[]}

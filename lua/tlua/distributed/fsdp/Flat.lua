@@ -23,7 +23,7 @@ local placement = require "tlua.distributed.placement"
 ---@field full Tensor?  (per * N) the gathered row; nil unless gathered
 local Flat = class.class("distributed.fsdp.Flat")
 
-local unsharded <const> = 1 << 31 -- this is added to the versions of gathered parameters
+local unsharded <const> = 1 << 31 -- this number is added to the versions of gathered parameters
 
 --- owner: {group, replicas, policy, device, shard_device, compute_device, all_reduce,
 --- divide_factor, all_reduce_hook}. compute_device: the device where parameters that were on meta
@@ -92,7 +92,8 @@ local function version_of(self)
    return self.shard._version
 end
 
---- Raises an error if a parameter's memory is no longer the parameter's part of the shard.
+--- Raises an error if a parameter's memory is no longer the parameter's part of the shard, because
+--- the user has replaced or moved it.
 function Flat:check()
    if self.shard.is_meta then leave_meta(self) end
    for i, p in ipairs(self.params) do
@@ -115,11 +116,11 @@ local function release(list)
    for _, tensor in ipairs(list) do tensor:release() end
 end
 
---- Begins to gather the row, unless it is already gathered or being gathered.
+--- Begins to gather the whole row from the ranks, unless it is already gathered or being gathered.
 function Flat:gather()
    if self.full and not self.lent and self.full_version ~= version_of(self) then
-      -- the row was gathered for an earlier forward pass without a backward pass, and a step has
-      -- changed the parameters since
+      -- The row was gathered for an earlier forward pass that had no backward pass, and the
+      -- parameters have changed since.
       self:free()
    end
    if self.full or self.gathering then return end
@@ -152,8 +153,8 @@ function Flat:wait()
    self.full, self.gathering = g.row, nil
 end
 
---- Gives the parameters their whole shapes and the memory of the gathered row. Meanwhile `stash`
---- keeps the gradients of the shards.
+--- Gives the parameters their whole shapes and the memory of the gathered row. Until take_back is
+--- called, `stash` keeps the gradients of the shards.
 function Flat:lend()
    if self.lent then return end
    self:wait()
@@ -176,13 +177,14 @@ function Flat:take_back()
    if not self.lent then return end
    local version = version_of(self)
    for i, p in ipairs(self.params) do
-      if p.grad then -- a failed pass has left a gradient
+      if p.grad then -- a pass that failed has left a gradient of the whole parameter
          p.grad = nil
       end
       torch.autograd._lend(p, self.pieces[i], version)
       local grad = self.stash[i]
       p.grad = grad
-      if grad then grad:release() end -- the gradient's memory now belongs to the parameter
+      -- the memory of the stashed gradient now belongs to the parameter
+      if grad then grad:release() end
       self.stash[i] = nil
    end
    self.lent = false
@@ -191,7 +193,8 @@ end
 --- Releases the memory of the gathered row.
 function Flat:free()
    self:take_back()
-   local g = self.gathering -- the row was gathered but never used
+   -- the row was gathered but never used, so the gathering must end before the memory is freed
+   local g = self.gathering
    if g then
       g.work:wait()
       drop(self, g.input)
@@ -202,7 +205,7 @@ function Flat:free()
    self.full = nil
 end
 
---- Drops a row that was gathered for a pass that has ended.
+--- Drops a row that was gathered for a pass that has ended without using it.
 function Flat:forget()
    if self.gathering then self:free() end
 end
@@ -274,7 +277,8 @@ local function deposit(self, mine)
    end
 end
 
--- Averages this rank's part over the replicas; returns false if a later pass will average it.
+-- Averages this rank's part of the gradients over the replicas of the shards. Returns false if a
+-- later pass will do so, because the user has turned this average off.
 local function average(self, mine)
    local owner = self.owner
    local replicas, factor = owner.replicas, owner.divide_factor

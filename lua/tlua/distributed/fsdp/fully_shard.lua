@@ -39,7 +39,7 @@ local owners = setmetatable({}, {__mode = "k"})
 ---@field flats distributed.fsdp.Flat[]
 local Unit = class.class("distributed.fsdp.Unit")
 
--- Holds the state that all sharded modules of a model share, from the first forward on.
+-- The state that all sharded modules of a model share. It is created in the first forward pass.
 local Context = class.class("distributed.fsdp.Context")
 
 function Context:__init(root)
@@ -86,7 +86,8 @@ local function reduce(unit)
    finish_reduction(context) -- only one reduction runs at a time, to bound memory
    for _, flat in ipairs(unit.flats) do
       if flat.grads then flat:reduce() end
-      -- starts the counts again, since more passes may follow a nested pass
+      -- The counts begin again at 0, since more passes may follow a pass inside another backward
+      -- pass.
       flat.seen, flat.arrived = nil, 0
    end
    unit.reduced = true
@@ -133,8 +134,9 @@ local function begin_backward(context)
    torch.autograd.queue_callback(function() end_backward(context) end)
 end
 
--- Prepares a sharded module's backward pass when the gradients of its results are known: its
--- parameters are needed now, and the parameters of the preceding sharded module next.
+-- Prepares the backward pass of a sharded module when the gradients of its results are known.
+-- Gathers the module's parameters, which are needed now, and the parameters of the preceding
+-- sharded module, which are needed next.
 local function enter_backward(unit)
    local context = unit.context
    begin_backward(context)
@@ -148,13 +150,14 @@ local function enter_backward(unit)
    each(unit, "lend")
 end
 
--- Ends a sharded module's backward pass when the gradients of its arguments are known.
+-- Is called when the gradients of a sharded module's arguments are known, which ends the module's
+-- backward pass.
 local function leave_backward(unit)
    unit.passed = true
    if unit.open and (unit.reduced or complete(unit)) then settle(unit) end
 end
 
--- Handles a parameter's gradient once it has been computed.
+-- Is called when the gradient of parameter i of a unit's row was computed.
 local function arrived(unit, flat, i)
    -- the gradient belongs to the shard itself, and comes from the user's own code
    if not flat.lent then return end
@@ -163,7 +166,8 @@ local function arrived(unit, flat, i)
    if unit.open and (unit.passed or not unit.gated) then settle(unit) end
 end
 
--- Gates are identity functions whose backward passes announce that gradients have arrived.
+-- Gates are identity functions with backward passes that run when gradients arrive. An Enter gate
+-- around a unit's results begins the unit's backward pass.
 local Enter = class.class("fully_shard.Backward", Function)
 
 function Enter.forward(ctx, unit, ...)
@@ -190,8 +194,9 @@ function Leave.backward(ctx, ...)
    return nil, ...
 end
 
--- Passes all tensors that require gradients, including those in tables, through a gate. Returns the
--- values, and whether there were such tensors.
+-- Passes all tensors in `values` that require gradients, also in tables, through a gate. Returns
+-- the values with the gate's results in place of these tensors, and whether there were such
+-- tensors.
 local function lead(gate, unit, values)
    local found = {}
    local function look(value)
@@ -254,7 +259,8 @@ local function check_tied(module, ignored)
    end
 end
 
--- Returns the outermost module that is being called; nil without Lua's debug library.
+-- Returns the outermost module that is being called, which it finds on the call stack. Returns nil
+-- without Lua's debug library.
 local function called()
    local found
    for level = 2, math.maxinteger do
@@ -267,8 +273,9 @@ local function called()
    end
 end
 
--- Returns the context of a sharded module and its root. A root may be a part of a larger model, so
--- the whole model is known only when it is called.
+-- Returns the context of a sharded module. Unless the module has one, it becomes the root of a new
+-- context. The root may be a part of a larger model, which is known only when it is called; then
+-- the parameters of the larger model are checked.
 local function context_of(unit)
    if not unit.context then
       local model = called()
@@ -278,8 +285,9 @@ local function context_of(unit)
    return unit.context
 end
 
--- Gathers the sharded modules that the user has chosen for prefetching. If the user has chosen
--- none, gathers the sharded module that followed this one in the previous pass.
+-- Begins to gather the parameters of the sharded modules that the user has chosen for prefetching.
+-- If the user has chosen none, gathers the sharded module that followed this one in the previous
+-- pass.
 local function prefetch(context, unit)
    if unit.forward_prefetch then
       for _, other in ipairs(unit.forward_prefetch) do each(other, "gather") end
@@ -296,7 +304,8 @@ local function enter_forward(unit, ...)
    local inputs = table.pack(...)
    local failed = context.backward and not torch.autograd._is_running()
    if failed then context:reset() end
-   if context.backward then -- an activation checkpoint recomputes this module
+   -- In a backward pass, this forward pass is a recomputation by an activation checkpoint.
+   if context.backward then
       unit.open = true
       each(unit, "lend")
    else
@@ -352,8 +361,8 @@ end
 
 -- A unit ----------------------------------------------------------------------------------------
 
--- Returns the parameters that belong to no sharded module below and are not ignored, in one list
--- for each dtype. Frozen parameters are in separate lists.
+-- Returns lists of a module's parameters, one list for each dtype. Frozen parameters are in
+-- separate lists. Ignored parameters, and those of a sharded module below the module, are left out.
 local function sort_out(module, ignored)
    check_tied(module, ignored)
    local below = {}
@@ -446,7 +455,8 @@ function methods.set_requires_all_reduce(module, all_reduce, recurse)
    set(module, recurse, "requires_all_reduce", "all_reduce", all_reduce)
 end
 
---- Changes nothing: every backward pass with sync waits for its averages before it ends.
+--- Has no effect: every backward pass that averages gradients waits for the averages before it
+--- ends.
 function methods.set_is_last_backward(_, is_last_backward)
    if type(is_last_backward) ~= "boolean" then
       args.refuse("set_is_last_backward", "is_last_backward", "a boolean", is_last_backward)
@@ -487,22 +497,22 @@ local function set_prefetch(module, field, modules)
    units[module][field] = #list > 0 and list or nil
 end
 
---- Sets the modules that are gathered while this module computes its forward pass; they must be the
---- same on all ranks. The default is the module that followed in the previous pass; an empty list
---- restores the default.
+--- Sets the modules whose parameters are gathered while this module computes its forward pass. The
+--- modules must be the same on all ranks. The default is the module that followed in the previous
+--- pass; an empty list restores the default.
 function methods.set_modules_to_forward_prefetch(module, modules)
    set_prefetch(module, "forward_prefetch", modules)
 end
 
---- Sets the modules that are gathered while this module computes its backward pass. The default is
---- the module that preceded this module in the forward pass.
+--- Sets the modules whose parameters are gathered while this module computes its backward pass. The
+--- default is the module that preceded this module in the forward pass.
 function methods.set_modules_to_backward_prefetch(module, modules)
    set_prefetch(module, "backward_prefetch", modules)
 end
 
 local Handle = class.class("distributed.fsdp.UnshardHandle")
 
---- Waits until the parameters are gathered.
+--- Waits until the parameters, which `unshard` has begun to gather, are gathered.
 function Handle:wait()
    if self.unit then each(self.unit, "lend") end
    self.unit = nil

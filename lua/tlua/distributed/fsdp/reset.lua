@@ -8,11 +8,13 @@ local scopes = require "tlua.scope"
 
 local M = {}
 
-local flats = setmetatable({}, {__mode = "k"}) -- maps each parameter to its Flat
+-- maps each parameter to its Flat, the row in which its elements are sharded
+local flats = setmetatable({}, {__mode = "k"})
 local known = setmetatable({}, {__mode = "k"}) -- modules whose reset_parameters is wrapped
-local lent = setmetatable({}, {__mode = "k"}) -- the parameters that are gathered now
+local lent = setmetatable({}, {__mode = "k"}) -- the parameters that have whole memory now
 
--- Copies rank 0's values to the other ranks, including the replicas.
+-- Copies rank 0's values of a whole parameter to the other ranks, first to the ranks that have
+-- replicas of the same shard.
 local function agree(flat, whole)
    local owner = flat.owner
    local device = owner.compute_device or owner.device

@@ -26,7 +26,7 @@ local Optimizer = require "tlua.optim.Optimizer"
 local PostLocal = class.class("distributed.optim.PostLocalSGDOptimizer", Optimizer)
 
 --- Wraps an optimizer, for use with ddp_comm_hooks.post_localSGD_hook. The averager's step count is
---- part of the state.
+--- part of state_dict's result.
 function PostLocal:__init(optim, averager)
    local title <const> = "PostLocalSGDOptimizer"
    if not class.isinstance(optim, Optimizer) then
@@ -39,7 +39,8 @@ function PostLocal:__init(optim, averager)
    self.param_groups, self.state, self.defaults = optim.param_groups, optim.state, optim.defaults
 end
 
---- Makes a step of the optimizer, then one of the averager.
+--- Makes a step of the optimizer, and then calls the averager, which counts the step and perhaps
+--- averages the parameters.
 function PostLocal:step(...)
    local loss = self.optim:step(...)
    local params = {}

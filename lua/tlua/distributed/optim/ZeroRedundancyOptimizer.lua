@@ -40,8 +40,8 @@ local function verify(self)
    agree(name, "parameter", self.group, mine)
 end
 
--- Assigns each parameter of a group to the rank with the fewest elements so far, large parameters
--- first. Returns a list of ranks, from 0.
+-- Assigns each parameter of a group to the rank that has the fewest elements so far; large
+-- parameters are assigned first. Returns the list of the parameters' ranks, from 0.
 local function share_out(self, params)
    local order, owners = {}, {}
    for i = 1, #params do order[i] = i end
@@ -61,7 +61,8 @@ local function share_out(self, params)
    return owners
 end
 
--- Appends the last group's parameters to the lists of their owners.
+-- Assigns the parameters of group g to ranks. Adds this rank's own parameters to a group of its
+-- optimizer.
 local function place(self, g)
    local group, own = self.param_groups[g], {}
    local owners = share_out(self, group.params)
@@ -76,15 +77,17 @@ local function place(self, g)
    return own
 end
 
--- Copies the present options of a group into another one.
+-- Copies all options of a parameter group into another group; the lists of parameters are not
+-- copied.
 local function copy_options(from, to)
    for key, value in pairs(from) do
       if key ~= "params" and key ~= "param_names" then to[key] = value end
    end
 end
 
---- Makes the optimizer. optimizer_class makes this rank's own optimizer and gets the remaining
---- options. process_group: the ranks, all by default.
+--- Makes the optimizer. On each rank, optimizer_class makes an optimizer for the rank's own
+--- parameters, and gets the options that are not described here. process_group: the ranks, all by
+--- default.
 ---@param params Tensor[]|table[]
 ---@param options table  optimizer_class, process_group, and the options of that class
 function Zero:__init(params, options)
@@ -102,7 +105,8 @@ function Zero:__init(params, options)
       torch.raise(name .. ": optimizer_class: a step of LBFGS needs all parameters, of which " ..
          "each rank has a part; expected an optimizer that steps each parameter by itself")
    end
-   local whole = kind(params, rest) -- this optimizer only makes the groups and checks arguments
+   -- an optimizer for all parameters, which only makes the groups and checks the arguments
+   local whole = kind(params, rest)
    self.group, self.defaults, self.check_options = group, whole.defaults, whole.check_options
    self.param_groups, self.state = whole.param_groups, {}
    for _, given in ipairs(self.param_groups) do
@@ -135,7 +139,8 @@ function Zero:add_param_group(group)
    return self
 end
 
--- Broadcasts the parameters that each owner has stepped.
+-- Broadcasts the parameters from the ranks that own them, and so have stepped them, to all other
+-- ranks.
 local function give_out(self)
    for rank, list in ipairs(self.owned) do
       if #list > 0 then
@@ -176,7 +181,8 @@ local function own_state(self)
    return state
 end
 
--- Returns a parameter's position among this rank's own; nil if another rank owns it.
+-- Converts a parameter's position among all parameters to its position among the parameters that
+-- this rank owns. Returns nil if another rank owns the parameter.
 local function own_position(self, position)
    local at = 0
    for _, list in ipairs(self.places) do
@@ -264,8 +270,8 @@ function Zero:consolidate_state_dict(to)
    self.whole_state = here and whole or nil
 end
 
---- Returns the state of all parameters, in the form of a single optimizer's state. It is valid only
---- on the rank passed to consolidate_state_dict, after that call.
+--- Returns the state of all parameters, in the form of a single optimizer's state. The method may
+--- be called only on the rank that was passed to consolidate_state_dict, after that call.
 ---@return {state: table<integer, table>, param_groups: table[]}
 function Zero:state_dict()
    if not self.whole_state then

@@ -46,8 +46,8 @@ local function shapes_of(tensors)
    return shapes
 end
 
---- Returns the rank, from 0, of a stage. The style "loop" assigns stages to ranks round robin; "v"
---- assigns them in ascending and then in descending order.
+--- Returns the rank, from 0, of a stage. The style "loop" assigns the stages to the ranks round
+--- robin. The style "v" assigns them to the ranks in ascending order and then in descending order.
 ---@param stage integer
 ---@param ranks integer  the number of ranks
 ---@param style "loop"|"v"
@@ -102,8 +102,7 @@ end
 
 local forward <const>, backward <const> = 0, 1
 
--- Returns the rank of another stage; nil if this rank has that stage. Stages of one rank exchange
--- tensors by a table that belongs to the schedule.
+-- Returns the world rank of the process that has another stage.
 local function peer(self, stage)
    local ranks = self.group.ranks
    return ranks[Stage.rank_of(stage, #ranks, self.style) + 1]
@@ -135,7 +134,8 @@ local function add_receive(self, ops, like, stage, number)
    ops[#ops + 1], self.arriving[number] = op, op
 end
 
--- Returns a tensor that add_receive has received, or that another stage of this rank has stored in
+-- Returns the tensor with a number that tells stage and microbatch: the tensor that add_receive has
+-- requested, after waiting for it, or the tensor that another stage of this rank has stored in
 -- `mail`.
 local function take_tensor(self, number)
    local op = self.arriving[number]
@@ -186,7 +186,7 @@ function Stage:send_note()
    end
 end
 
---- Returns the operations that receive a microbatch's arguments. There are none if the arguments
+--- Returns the operations that receive a microbatch's arguments: an empty list if the arguments
 --- come from a stage of this rank.
 ---@param chunk integer
 ---@return distributed.P2POp[]
@@ -249,8 +249,8 @@ end
 
 -- A step -----------------------------------------------------------------------------------------
 
---- Prepares for the first microbatch of a batch. `mail` is the table by which stages of this rank
---- exchange tensors; for `style` see rank_of.
+--- Prepares for the first microbatch of a batch. `mail` is a table in which the stages of this rank
+--- leave tensors for one another. `style` is an argument of rank_of.
 function Stage:begin(mail, style)
    self.style = style
    self.chunks, self.arriving, self.mail, self.kept = {}, {}, mail, {}
@@ -286,7 +286,8 @@ function Stage:forward_chunk(chunk, inputs)
    return outputs
 end
 
--- Sets whether the next backward pass averages gradients; only the last one of a step does.
+-- Sets whether the next backward pass averages gradients over ranks. Only the last backward pass of
+-- a step does.
 local function set_sync(self, sync)
    local module = self.submodule
    if class.isinstance(module, DDP) then
@@ -322,8 +323,8 @@ function Stage:backward_chunk(chunk, loss, last)
    self.sending = c.inputs
 end
 
---- Makes linear layers defer the gradients of their parameters to weight_chunk. The call is refused
---- if these gradients are to be averaged as they are computed.
+--- Makes linear layers compute the gradients of their parameters only when weight_chunk is called.
+--- The call is refused if the module averages gradients over ranks as they are computed.
 function Stage:defer(name)
    local module = self.submodule
    if class.isinstance(module, DDP) or rawget(module, "set_requires_gradient_sync") then

@@ -9,8 +9,8 @@ local Linear = require "tlua.nn.modules.Linear"
 
 local M = {}
 
--- A node whose backward pass returns the gradients of weight and bias. It runs in a separate pass,
--- which calls hooks like any other pass.
+-- A function whose only purpose is its backward pass, which returns the gradients of weight and
+-- bias. It is run in a separate pass, which calls the parameters' hooks as any other pass does.
 local Late = class.class("pipelining.Late", Function)
 
 function Late.forward(ctx, weight, bias, x, grad)

@@ -30,12 +30,13 @@ local options = [[n_microbatches: count, loss_fn: callable?, scale_grads: boolea
 -- The assumed durations of actions, from which the order of messages is computed.
 local durations <const> = {F = 1, B = 2, I = 1, W = 1}
 
--- Returns the key of an action's result in a table. Actions "B" and "I" have the same key.
+-- Returns the key of an action's result in a table. Actions "B" and "I" have the same key, since
+-- both give the gradients of arguments.
 local function name_of(kind, stage, chunk)
    return ("%s%d.%d"):format(kind == "I" and "B" or kind, stage, chunk)
 end
 
--- Returns a table from stages to their ranks.
+-- Returns a table that maps each stage to its rank. `lists` has the actions of each rank.
 local function owners_of(lists)
    local owners = {}
    for r, list in ipairs(lists) do
@@ -67,7 +68,8 @@ local function times_of(lists, last)
    return times
 end
 
--- Returns the messages that a rank receives, in order: {time, from, kind, stage, microbatch}.
+-- Returns the messages that a rank receives, in the order of their times. A message is {time,
+-- sending rank, kind, receiving stage, microbatch}.
 local function arrivals_of(lists, times, rank, last)
    local arrivals, owners = {}, owners_of(lists)
    for r, list in ipairs(lists) do
@@ -103,7 +105,7 @@ end
 
 -- Returns one rank's actions. Each action has two lists of messages: the messages in `before` are
 -- received before the action, and the messages in `after` between the action and its sends. A
--- message is {kind, stage, microbatch}.
+-- message is {kind, receiving stage, microbatch}.
 function Schedule.program(lists, rank, last)
    local owners = owners_of(lists)
    local times = times_of(lists, last)
@@ -166,7 +168,7 @@ function Schedule:setup(name, a, stages)
    self.first, self.last = stages[1].is_first, stages[#stages].is_last
    self.by_index = {}
    for _, stage in ipairs(stages) do self.by_index[stage.stage_index] = stage end
-   -- maps true to the programs with backward passes, and false to the programs without them
+   -- this rank's actions: programs[true] has backward passes, programs[false] has none
    self.programs = {}
 end
 
@@ -232,8 +234,9 @@ end
 
 function Batch:add(ops) table.move(ops, 1, #ops, #self + 1, self) end
 
--- Receives an action's messages. Shapes are waited for at once, so pending operations are started
--- first.
+-- Adds the operations that receive the messages before an action. If a stage does not know the
+-- shapes of its inputs, they are received at once; other ranks may wait for this rank's pending
+-- operations, so these are started first.
 function Batch:receive(schedule, arrivals)
    for _, m in ipairs(arrivals) do
       local kind, stage, chunk = m[1], schedule.by_index[m[2]], m[3]
@@ -285,7 +288,8 @@ local function compute(self, batch, action)
    end
 end
 
--- Tells all other ranks that this rank has failed, since these ranks wait for its messages.
+-- Tells all other ranks that this rank has failed, so that they do not wait for this rank's
+-- messages.
 local function tell_failure(self, batch, message)
    local group = self.stages[1].group
    if #group.ranks == 1 then return end
@@ -557,8 +561,8 @@ end
 local ZeroBubble = define_interleaved("ScheduleInterleavedZeroBubble", defer_all)
 ZeroBubble.splits = true
 
--- Returns the last of a rank's stages for which next_part(stage) returns a microbatch, and that
--- microbatch.
+-- Rank r has `here` stages. Returns the last of them for which next_part(stage) returns a
+-- microbatch, and the microbatch; returns nothing if there is no such stage.
 local function find(r, ranks, here, next_part)
    for i = here - 1, 0, -1 do
       local s = i * ranks + r
@@ -593,13 +597,14 @@ local function choose(r, ranks, here, n, done, state)
    if late then return "W", late, late_part end
 end
 
--- Returns the largest number of microbatches that a rank holds under 1F1B.
+-- Returns the largest number of microbatches that rank r holds at once under the schedule 1F1B.
+-- `here` is the number of its stages, and n the number of microbatches.
 local function most_under_way(r, ranks, here, n)
    if here == 1 then return ranks - r end
    return math.min((here - 1) * math.min(n, ranks) + 2 * (ranks - 1 - r), n * here) + 1
 end
 
--- Simulates all ranks step by step, and returns the list of actions of each rank.
+-- Simulates all ranks step by step. Returns a list of actions for each rank.
 local function simulate(ranks, here, n)
    local lists, states, done, left = {}, {}, {}, 3 * n * ranks * here
    for r = 0, ranks - 1 do
@@ -619,7 +624,7 @@ local function simulate(ranks, here, n)
          local kind, s, m = choose(r, ranks, here, n, done, states[r])
          if kind then now[#now + 1] = {r, kind, s, m} end
       end
-      if #now == 0 then -- no rank has an action: all hold their largest number of microbatches
+      if #now == 0 then -- No rank has an action, since each holds as many microbatches as it may.
          for r = 0, ranks - 1 do
             states[r].most, states[r].limit = states[r].most + 1, states[r].limit + 1
          end
@@ -647,8 +652,9 @@ end
 -- V-shaped schedules: each rank has a stage on the way down, `a`, and one on the way back up, `b`.
 
 -- Returns an empty list of actions, a function that appends to the list, and a function that counts
--- actions. add("FaIbWb", times) appends "F" on stage a, "I" and "W" on stage b, each for the next
--- microbatch; count "Fa" returns how often "Fa" was appended.
+-- actions. The call add("FaIbWb", times) appends the actions "F" of stage a, "I" of stage b and "W"
+-- of stage b, each for the next microbatch, and repeats this `times` times. count "Fa" returns how
+-- often "Fa" was appended.
 local function counting(rank, ranks)
    local stages, counts, list = {a = rank, b = 2 * ranks - 1 - rank}, {}, {}
    local function count(what) return counts[what] or 0 end
@@ -694,7 +700,9 @@ ZBV.splits, ZBV.style = true, "v"
 
 function ZBV._plan(rank, ranks, _, n)
    local list, add, count = counting(rank, ranks)
-   local most = math.max(n, 2 * ranks - 1) -- surplus microbatches are removed at the end
+   -- Actions are listed for this number of microbatches. Those of the surplus microbatches are
+   -- removed at the end.
+   local most = math.max(n, 2 * ranks - 1)
    add("Fa", 2 * (ranks - rank) - 1)
    add("FbFa", rank)
    add("FbIbWb", ranks - rank)
@@ -748,7 +756,7 @@ DualPipeV.splits, DualPipeV.style = true, "v"
 
 function DualPipeV._plan(rank, ranks, _, n)
    local list, add = counting(rank, ranks)
-   -- late: list of {stage, microbatch} whose actions "W" are still to be done
+   -- a list of {stage, microbatch}, for which the actions "W" are still to be listed
    local after, late = ranks - 1 - rank, {}
    local function add_late()
       local action = table.remove(late, 1)

@@ -82,7 +82,8 @@ end
 
 -- Moving -----------------------------------------------------------------------------------------
 
--- Converts a part from one placement to another along one dimension of a mesh.
+-- Converts this rank's part of a tensor from the placement `from` to the placement `to` along one
+-- dimension of a mesh, whose ranks are `group`.
 local function move(part, from, to, group)
    if from == to then return part end
    if from:is_shard() then return layouts.move(part, "gather", from.dim, group) end
@@ -90,9 +91,9 @@ local function move(part, from, to, group)
    return layouts.move(part, from:is_partial() and "sum_part" or "split", to.dim, group)
 end
 
--- Returns whether the parts along mesh dimension i must be gathered. They must be if the placement
--- along dimension i changes, or the placement along an earlier mesh dimension that splits the same
--- tensor dimension.
+-- Returns whether the parts along mesh dimension i must be gathered. This is so if the placement
+-- along dimension i changes, or if an earlier mesh dimension splits the same tensor dimension and
+-- its placement changes.
 local function gathers(from, to, i)
    if not from[i]:is_shard() then return false end
    for k = 1, i do
@@ -102,8 +103,9 @@ local function gathers(from, to, i)
    return false
 end
 
--- Moves a part between placements of all mesh dimensions. If a tensor dimension is split several
--- times, the last mesh dimension is gathered first and split last.
+-- Converts this rank's part from the placements `from` to the placements `to`, which have one
+-- placement for each mesh dimension. If several mesh dimensions split the same tensor dimension,
+-- the last of them is gathered first and split last.
 local function move_all(part, mesh, from, to)
    local now = table.move(from, 1, #from, 1, {})
    for i = #from, 1, -1 do
@@ -179,7 +181,7 @@ function DTensor.from_local(...)
    return new(part, mesh, placements, shape)
 end
 
--- Returns the shape of this rank's part of a tensor that is to be made.
+-- Returns the shape of this rank's part of a tensor with the whole shape `shape`.
 local function part_shape(title, shape, mesh, placements)
    local left = table.move(shape, 1, #shape, 1, {})
    for i, placement in ipairs(placements) do
@@ -226,7 +228,8 @@ end
 local options <const> = [[device_mesh: object, placements: any?, dtype: string?,
    requires_grad: boolean = false)]]
 
--- Defines a function that makes a DTensor. make(shape, a) makes a rank's part.
+-- Defines a function that makes a DTensor. It calls make(shape, a) for this rank's part, where
+-- `shape` is the shape of the part, and `a` has the function's arguments.
 local function define(name, arguments, make)
    local title <const> = "distributed.tensor." .. name
    local take = args.signature(title .. arguments .. options)

@@ -1,5 +1,6 @@
 -- MixtureOfExperts.lua - a layer of many small networks (experts) on different ranks. Each position
--- uses a few experts: positions are sent to those experts' ranks, and results return.
+-- of the input uses a few experts. The positions are sent to the ranks of these experts, which send
+-- the results back.
 --
 -- "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer" (Shazeer et
 -- al., 2017); "GShard" (Lepikhin et al., 2021): an all_to_all before and after the experts; "Switch
@@ -91,8 +92,9 @@ function MoE:__init(...)
    end
 end
 
--- Tells all ranks how many rows each rank sends to each expert. Returns the counts for this rank's
--- experts, as a table of (sending ranks, experts of this rank).
+-- Tells the other ranks how many rows this rank will send to each of their experts. Returns how
+-- many rows this rank will receive, as a table with a list for each sending rank, which has a
+-- number for each expert of this rank.
 local function exchange_counts(self, counts)
    local got = torch.empty_like(counts)
    torch.distributed.all_to_all_single(got, counts, {group = self.group})

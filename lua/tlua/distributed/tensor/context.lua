@@ -2,9 +2,10 @@
 -- sequence, for which keys and values pass through all ranks in a ring.
 --
 -- "Ring Attention with Blockwise Transformers for Near-Infinite Context" (Liu et al., 2023). Each
--- rank keeps partial results for its queries, with the logarithms of the sums of weights, and
--- merges them with the results for the next keys ("FlashAttention-2", Dao, 2023, section 3.1). In
--- the backward pass the gradients of keys and values travel with them.
+-- rank keeps the results of attention for its queries and the keys so far, with the logarithms of
+-- the sums of weights, and merges them with the results for the next keys ("FlashAttention-2", Dao,
+-- 2023, section 3.1). In the backward pass the gradients of keys and values travel around the ring
+-- together with the keys and values.
 --
 -- A sequence is divided into 2N chunks. Rank r has the chunks r and 2N - 1 - r, so that all ranks
 -- have the same amount of work under a causal mask.
@@ -22,8 +23,8 @@ local M = {}
 -- The ring
 -- -----------------------------------------------------------------------------------------
 
--- Sends a tensor to the next rank, and begins to receive one from the previous rank: returns
--- {works, tensor}.
+-- Begins to send a tensor to the next rank of the ring, and to receive a tensor from the previous
+-- rank. Returns {the Works of both, the tensor that is being received}.
 local function pass_on(tensor, group, tag)
    local n, rank = #group.ranks, group.group_rank
    local next_rank, previous = group.ranks[(rank + 1) % n + 1], group.ranks[(rank - 1) % n + 1]
@@ -44,9 +45,9 @@ local function arrive(message)
 end
 
 -- Calls fn(first query, number of queries, first key, number of keys) for each range of this rank's
--- queries that attends to a range of the keys of rank `from`. The first chunk of an earlier rank
--- precedes both of this rank's chunks, and its second chunk follows both. Both chunks of a later
--- rank lie between this rank's chunks.
+-- queries that attends to a range of the keys of rank `from`. Under a causal mask the order of the
+-- chunks matters: the first chunk of an earlier rank precedes both chunks of this rank, and its
+-- second chunk follows both. The chunks of a later rank lie between the two chunks of this rank.
 local function visible(causal, length, rank, from, fn)
    local half = length // 2
    if not causal then
@@ -60,7 +61,8 @@ end
 
 local function part(x, first, length) return x:narrow(3, first, length) end
 
--- Merges the results for more keys, and the logarithms of weight sums, into `result` and `norm`.
+-- Merges the results of attention to more keys, `added`, into `result`, in place. `norm` and
+-- `added_norm` are the logarithms of the sums of their weights.
 local function merge(result, norm, added, added_norm)
    local weight = (added_norm - norm):sigmoid():unsqueeze(-1)
    result:lerp_(added:to(result.dtype), weight)
@@ -70,7 +72,7 @@ end
 local Ring = class.class("distributed.tensor.RingAttention", Function)
 
 -- Computes attention for this rank's queries. q is (batch, heads, positions, features); k and v may
--- have fewer heads. For half-precision dtypes the sums over the ring are in float32.
+-- have fewer heads. For half-precision dtypes, the results are merged in float32.
 function Ring.forward(ctx, q, k, v, group, causal, scale)
    local n, rank, length = #group.ranks, group.group_rank, q:size(3)
    local result, norm
@@ -78,7 +80,7 @@ function Ring.forward(ctx, q, k, v, group, causal, scale)
    for step = 0, n - 1 do
       local message = step < n - 1 and pass_on(pair, group, step)
       local keys, values = pair[1], pair[2]
-      if step == 0 then -- this rank's own keys; their two chunks are in sequence order
+      if step == 0 then -- this rank's own keys, whose two chunks are in the order of the sequence
          result, norm = torch._scaled_dot_product_flash_attention(q, k, v,
             {is_causal = causal, scale = scale})
          if n > 1 and result.dtype ~= norm.dtype then result = result:to(norm.dtype) end
@@ -173,10 +175,10 @@ end
 
 --- Computes softmax(query @ key^T * scale) @ value over a whole sequence. The arguments are this
 --- rank's part of the sequence, as context_parallel cuts it: (..., positions, features), with the
---- same shape on all ranks. The memory holds this rank's positions and one other rank's keys;
---- weights are never stored. With enable_gqa the number of heads (dimension -3) of query may be a
---- multiple of key's and value's. Returns the result for this rank's queries; there is no second
---- derivative.
+--- same shape on all ranks. A rank's memory holds its own positions and the keys and values of one
+--- other rank at a time; attention weights are never stored. With enable_gqa the number of heads
+--- (dimension -3) of query may be a multiple of key's and value's. Returns the result for this
+--- rank's queries; there is no second derivative.
 ---@param query Tensor
 ---@param key Tensor
 ---@param value Tensor

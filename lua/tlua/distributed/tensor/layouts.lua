@@ -18,7 +18,8 @@ local M = {}
 ---@class distributed.tensor.Placement
 M.Placement = class.class("distributed.tensor.Placement")
 
---- Returns whether the placement is a Shard, and one along `dim` if a dimension is given.
+--- Returns whether the placement is a Shard; if `dim` is given, whether it is a Shard along this
+--- dimension.
 ---@param dim? integer
 ---@return boolean
 function M.Placement:is_shard(dim)
@@ -71,7 +72,7 @@ function M.Replicate:__tostring() return "Replicate()" end -- luacheck: no self
 
 local take_partial = args.signature "distributed.tensor.Partial(reduce_op: string = 'sum')"
 
---- A placement: the tensor is the sum of the ranks' tensors.
+--- A placement: the tensor is the sum of the tensors that the ranks have.
 ---
 ---     local tensor = torch.distributed.tensor
 ---     print(tensor.Partial(), tensor.Partial() == tensor.Replicate())
@@ -141,7 +142,8 @@ end
 
 local function same(tensor) return tensor:view_as(tensor) end
 
--- The forward and backward functions of each conversion.
+-- Maps each conversion to its forward function and its backward function. Both take a tensor, the
+-- dimension and the group.
 local moves <const> = {
    copy = {same, function(grad, _, group) return sum(grad, group) end},
    reduce = {function(x, _, group) return sum(x, group) end, function(grad) return grad end},
@@ -162,9 +164,10 @@ function Move.backward(ctx, grad)
    return (ctx.back(grad, ctx.dim, ctx.group))
 end
 
---- Converts an activation. `move` is "copy" (gradients are summed), "reduce" (values are summed),
---- "gather" or "split" along a dimension, "gather_sum" (a gather after which each rank uses a
---- different part, so gradients are summed and split) or "sum_part" (values are summed and split).
+--- Converts an activation. `move` is "copy" (the values stay, and gradients are summed), "reduce"
+--- (values are summed), "gather" or "split" along a dimension, "gather_sum" (values are gathered;
+--- each rank then uses a different part, so gradients are summed and split) or "sum_part" (values
+--- are summed and split).
 ---@param tensor Tensor
 ---@param move string
 ---@param dim? integer

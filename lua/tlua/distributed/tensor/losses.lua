@@ -18,8 +18,9 @@ local function reduce_all(tensor, op, group)
    return tensor
 end
 
--- Computes the loss of each sample. logits: (n, this rank's classes); own: (n), the target's index
--- among this rank's classes, or 1 where `elsewhere` is true
+-- Computes the loss of each sample. `logits` (n, classes) has this rank's classes. `own` (n) is the
+-- index of the target among this rank's classes, or 1 where `elsewhere` (n) is true, because
+-- another rank has the target's class.
 function CrossEntropy.forward(ctx, logits, own, elsewhere, group)
    local most = reduce_all((logits:max(2)):contiguous(), "max", group)
    local shifted = (logits - most:unsqueeze(2)):exp_()
@@ -27,7 +28,7 @@ function CrossEntropy.forward(ctx, logits, own, elsewhere, group)
    local at = logits:gather(2, own:unsqueeze(2)):squeeze(2):masked_fill(elsewhere, 0)
    at = reduce_all(at:contiguous(), "sum", group)
    ctx:save_for_backward(shifted:div_(total:unsqueeze(2)), own, elsewhere)
-   -- the difference most - at is exact even if both numbers are large
+   -- The difference of the largest logit and the target's logit is exact even if both are large.
    return total:log() + (most - at)
 end
 
@@ -64,7 +65,8 @@ local function check(a, ranks)
    return classes, all
 end
 
--- Checks that targets are class numbers. Ignored targets must be set to 1 before.
+-- Raises an error unless all targets are class numbers from 1 to `all`. The caller sets ignored
+-- targets to 1 beforehand.
 local function check_targets(target, all)
    if not target.is_cpu or target:numel() == 0 then return end
    local least, most = target:min():item(), target:max():item()

@@ -40,7 +40,8 @@ local function is_shard(value) return class.isinstance(value, Shard) end
 
 -- Parameters -------------------------------------------------------------------------------------
 
--- Replaces a parameter's data by this rank's part of rank 0's values, along a dimension.
+-- Replaces a parameter's data by this rank's part, along a dimension, of the values that rank 0
+-- has.
 local function split_parameter(title, path, parameter, dim, group)
    local n, size = #group.ranks, parameter:size(dim)
    if placement.get(parameter) then
@@ -63,8 +64,8 @@ local function refuse_reset(module, path)
    rawset(module, "reset_parameters", function() placement.refuse_reset(path) end)
 end
 
--- Sums the gradients of a replicated parameter over the ranks, which see different parts of the
--- data.
+-- Sums the gradients of a parameter that all ranks have over the ranks, since each rank computes
+-- its gradient from a different part of the sequence.
 local function sum_gradients(parameter, group)
    if not parameter.requires_grad then return end
    parameter:register_hook(function(grad)
@@ -131,7 +132,8 @@ function M.ColwiseParallel:__init(...)
    self.output = layout("ColwiseParallel", "output_layouts", a.output_layouts, Shard(-1))
 end
 
--- Returns whether a layout is Shard(-1), which the layer's result already has.
+-- Returns whether a layout is Shard(-1), the layout in which a ColwiseParallel layer computes its
+-- result.
 local function last(value) return is_shard(value) and value.dim == -1 end
 
 function M.ColwiseParallel:apply(module, path, group)
@@ -368,13 +370,15 @@ end
 
 -- parallelize_module ------------------------------------------------------------------------------
 
--- Converts a plan's name into a pattern; "*" matches any one component of a path.
+-- Converts a name in a plan to a pattern of Lua for paths of modules. "*" matches any one component
+-- of a path.
 local function pattern_of(name)
    local quoted = name:gsub("[%^%$%(%)%%%.%[%]%+%-%?]", "%%%0"):gsub("%*", "[^.]+")
    return "^" .. quoted .. "$"
 end
 
--- Returns {path, module, style} for all modules that a plan names, in the modules' order.
+-- Returns a list of {path, module, style} for all modules that a plan names, in the order of the
+-- modules in the model.
 local function find(module, plan)
    local names, list = {}, {}
    for name in pairs(plan) do
