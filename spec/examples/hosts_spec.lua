@@ -43,6 +43,19 @@ it("inetd starts a process for each connection, which recognises digits and ends
    assert.matches("line 1 has 3 numbers; expected 64 grey levels", output, 1, true)
 end)
 
+it("PostgreSQL reads digits in a query, and survives wrong numbers and a damaged program", function()
+   if sanitized then return pending "the host would need the sanitizer's options" end
+   if not has("/usr/lib/postgresql/15/bin/postgres", "/usr/include/postgresql/15/server/postgres.h") then
+      return pending "PostgreSQL or its headers are not installed"
+   end
+   local output = run("postgresql", "")
+   local right = tonumber(output:match "right: (%d+) of 360")
+   assert.is_true(right > 300, output)
+   assert.matches("tlua_run: numbers: expected 64, got 3", output, 1, true)
+   assert.matches("ERROR:  tlua_run: tensor \"5.weight\": expected", output, 1, true)
+   assert.matches("the server goes on: 360", output, 1, true)
+end)
+
 it("clingo asks a network for the legs of the fastest tour", function()
    if sanitized then return pending "the host would need the sanitizer's options" end
    if not has "clingo" then return pending "clingo is not installed" end
