@@ -1,12 +1,12 @@
 -- Distribution.lua - the base of all distributions, and the function that defines them.
 --
 -- A definition is a table. Its field `constraints` maps each parameter that is a tensor to the
--- constraint of its values. Parameters are broadcast to a common batch_shape; dimensions that
--- belong to one event of the constraint are not. Distribution's methods check their arguments and
--- then call the definition's functions log_prob, cdf, icdf, entropy, rsample, sample and
--- enumerate_support. Any other function of the definition computes a field of that name whenever
--- the field is read; a function in the table `cached` is called only at the first reading. A string
--- in a definition makes the field an alias of the field that the string names.
+-- constraint of its values. Parameters are broadcast to a common batch_shape, except for their last
+-- dimensions that form one value (event) of the constraint. Distribution's methods check their
+-- arguments and then call the definition's functions log_prob, cdf, icdf, entropy, rsample, sample
+-- and enumerate_support. Any other function of the definition computes a field of that name
+-- whenever the field is read; a function in the table `cached` is called only at the first reading.
+-- A string in a definition makes the field an alias of the field that the string names.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -87,7 +87,7 @@ function Distribution._getters:stddev() return self.variance:sqrt() end
 function Distribution._getters:has_rsample() return self._rsample ~= nil end
 function Distribution._getters:has_enumerate_support() return self._enumerate_support ~= nil end
 function Distribution._getters:arg_constraints() return self._constraints or {} end
--- Returns a table with the dtype and the device of samples.
+-- Returns a table with the dtype and the device of samples, which are those of the parameters.
 function Distribution._getters:_like()
    for _, name in ipairs(self._names) do
       local x = rawget(self, name)
@@ -109,8 +109,8 @@ function Distribution.set_default_validate_args(value)
    Distribution._validate_args = value
 end
 
--- Describes the first element that violates a constraint, or the whole tensor if `valid` has one
--- flag for several elements.
+-- Returns a text that describes the first element that violates a constraint. If `valid` has one
+-- flag for several elements, describes the whole tensor instead.
 local function offender(value, valid)
    if valid:dim() ~= value:dim() then return args.describe(value) end
    return ("%g"):format(value:masked_select(valid:logical_not())[1]:item())
@@ -124,7 +124,7 @@ local function require_all(who, name, constraint, value)
       tostring(constraint), offender(value, valid)))
 end
 
---- Sets the shapes, and checks the parameters.
+--- Sets batch_shape and event_shape, and checks the parameters' values.
 ---@param batch integer[]  the batch_shape
 ---@param event integer[]  the event_shape
 ---@param validate_args? boolean  true unless given
@@ -146,7 +146,7 @@ local methods <const> = {
    enumerate_support = true, expand = true, natural_params = true, log_normalizer = true,
 }
 
--- Adds the functions and fields of a definition to the class.
+-- Adds the functions and fields of a definition (see the head of this file) to the class.
 local function adopt(cls, spec)
    local parent = getmetatable(cls).parent
    cls._getters = setmetatable({}, {__index = parent._getters})
@@ -230,7 +230,8 @@ function Distribution:expand(batch_shape)
    return new
 end
 
--- Expands the parameters of `new`, a copy of this distribution, to the batch's shape.
+-- Sets the parameters of `new`, a copy of this distribution, to this distribution's parameters,
+-- expanded to the shape `batch`.
 function Distribution:_expand(new, batch)
    for _, name in ipairs(self._names or {}) do
       local x = rawget(self, name)
@@ -248,8 +249,8 @@ local function method_of(self, name)
       or torch.raise(("%s: %s is not defined"):format(torch.type(self), name))
 end
 
--- Converts an argument to a tensor, and checks that its values satisfy a constraint: the support,
--- unless another one is given.
+-- Converts an argument to a tensor, and checks that its values satisfy a constraint: the
+-- distribution's support, unless another constraint is given.
 local function value_of(self, method, value, constraint)
    local who = torch.type(self) .. "." .. method
    if type(value) == "number" then

@@ -1,4 +1,5 @@
--- beta.lua - the beta distribution and its relatives on simplices and correlation matrices.
+-- beta.lua - the beta distribution and related distributions of vectors of probabilities and of
+-- correlation matrices.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -85,7 +86,7 @@ define("Beta", "concentration1: any, concentration0: any", {
    entropy = function(self) return self._dirichlet:entropy() end,
 })
 
--- Returns the expected value of x^n.
+-- Returns the expected value of x^n, where x has the distribution `self`.
 local function moment(self, n)
    local a, b = 1 + n / self.concentration1, self.concentration0
    return b * (a:lgamma() + b:lgamma() - (a + b):lgamma()):exp()
@@ -148,8 +149,8 @@ define("LKJCholesky", "dim: integer, concentration: any = 1", {
    cached = {
       -- For each row, the distribution of the sum of the squares of the row's n elements before the
       -- diagonal: Beta(n / 2, ...) (D. Lewandowski et al., Generating random correlation matrices,
-      -- 2009). PyTorch's first parameter is n - 1 / 2 instead, which makes the correlations in
-      -- later rows too large.
+      -- 2009). PyTorch has n - 1 / 2 in place of n / 2, which makes the correlations in later rows
+      -- too large.
       _beta = function(self)
          local offset = torch.arange(-1, self.dim - 1, self._like):clamp {min = 0}
          local rest = self.concentration + 0.5 * (self.dim - 2)

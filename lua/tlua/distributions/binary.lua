@@ -5,7 +5,7 @@ local torch = require "tlua"
 local constraints = require "tlua.distributions.constraints"
 
 -- Adds the parameters probs and logits to a definition. The field `_inner` is probs clamped to
--- numbers greater than 0 and less than 1, whose logit is finite.
+-- numbers greater than 0 and less than 1, so that its logit is finite.
 return function(spec)
    spec.either = {"probs", "logits"}
    spec.constraints = spec.constraints or {}

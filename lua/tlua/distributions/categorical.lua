@@ -36,8 +36,8 @@ local function classes(spec)
    return spec
 end
 
--- Adds the parameters probs and logits, the shape of one-hot vectors, and the field `_categorical`:
--- the distribution of the positions of the ones.
+-- Adds to a definition the parameters probs and logits, the shape of one-hot vectors, and the field
+-- `_categorical`: the distribution of the drawn classes' numbers.
 local function one_of_classes(spec)
    spec = classes(spec)
    spec.event = function(self) return {self._n} end

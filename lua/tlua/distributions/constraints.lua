@@ -145,7 +145,8 @@ define("independent", "base_constraint: object, reinterpreted_batch_ndims: count
       self.event_dim = self.base_constraint.event_dim + self.reinterpreted_batch_ndims
    end, _shown = "IndependentConstraint"})
 
--- Returns the constraint's dimension; raises an error if the value lacks this dimension.
+-- Returns the dimension of `value` along which the constraint `cat` or `stack` cuts slices. Raises
+-- an error if the value lacks this dimension.
 local function position(self, value)
    local dim, n = self.dim, value:dim()
    if dim == 0 or dim > n or dim < -n then
@@ -226,7 +227,8 @@ end})
 ---@names distributions.constraints.symmetric distributions.constraints.positive_semidefinite
 ---@names distributions.constraints.positive_definite distributions.constraints.dependent
 
--- Makes a constraint without arguments. The constraint is public, its class is not.
+-- Makes a constraint without arguments. The constraint becomes a field of the module, but its class
+-- does not.
 local function single(name, check, fields)
    M[name] = define(name, "", check, fields)()
 end
@@ -259,7 +261,8 @@ local function is_square(value)
    local batch, event = shapes.split(value.shape, 2)
    return torch.full(batch, event[1] == event[2], {dtype = "bool", device = value.device})
 end
--- Returns a check that applies a test to square matrices and is false for other matrices.
+-- Returns a function for the check of a constraint. It applies a test to square matrices, and
+-- returns false for all other matrices.
 local function of_square(test)
    return function(_, value)
       local square = is_square(value)

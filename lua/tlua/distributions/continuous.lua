@@ -27,7 +27,8 @@ local function draw_by_icdf(self, shape)
    return self:_icdf(torch.rand(shape, shapes.of_uniform(like))):to(like.dtype)
 end
 
--- Draws values as the icdf of uniform numbers, excluding 0 and 1, where the icdf is infinite.
+-- Draws values as the icdf of uniform numbers that exclude 0 and 1, because the icdf is infinite
+-- there.
 local function draw_between(self, shape)
    local like = self._like
    local p = torch.rand(shape, shapes.of_uniform(like))
@@ -224,8 +225,9 @@ define("GeneralizedPareto", "loc: any, scale: any, concentration: any", {
    entropy = function(self) return self.scale:log() + self.concentration + 1 end,
 })
 
--- Returns the parameter of the wrapped Cauchy distribution that proposes values for rejection
--- sampling (D. J. Best and N. I. Fisher, Efficient simulation of the von Mises distribution, 1979).
+-- Returns the parameter of the wrapped Cauchy distribution from which rejection sampling draws its
+-- proposals for a von Mises distribution of concentration k (D. J. Best and N. I. Fisher, Efficient
+-- simulation of the von Mises distribution, 1979).
 local function proposal(k)
    local tau = 1 + (1 + 4 * k:square()):sqrt()
    local rho = (tau - (2 * tau):sqrt()) / (2 * k)

@@ -1,6 +1,6 @@
 -- kl.lua - Kullback-Leibler divergences in closed form: a table with a function for each pair of
--- distributions. The library's distributions are named by strings, so that only those that a
--- program uses are loaded.
+-- distributions. The library's distributions are named by strings, so that only the distributions
+-- that a program uses are loaded.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -12,11 +12,11 @@ local F = torch.nn.functional
 local inf <const>, euler <const> = math.huge, 0.57721566490153286061
 local M = {}
 
--- rules[p][q] computes the divergence of a pair; p and q are short names of the library's classes,
--- or user-defined classes.
+-- rules[p][q] is the function that computes the divergence for a pair of classes. p and q are short
+-- names of the library's classes, or user-defined classes.
 local rules = {}
 
--- Adds the rule for p and each class named in q.
+-- Stores the function for p and each class that the text `q` names.
 local function rule(p, q, compute)
    rules[p] = rules[p] or {}
    for name in q:gmatch "%S+" do rules[p][name] = compute end
@@ -278,8 +278,8 @@ for p, q in pairs {
    rule(p, q, function(a) return base.full(a, inf) end)
 end
 
--- These functions return the expected value of -log q(x), given the mean of x, of x^2 (`square`) or
--- of log x (`log`).
+-- These functions return the expected value of -log q(x) under a distribution of x, given the means
+-- of x (`mean`), of x^2 (`square`) or of log x (`log`).
 local function to_exponential(q, mean) return q.rate * mean - q.rate:log() end
 local function to_normal(q, mean, square)
    return 0.5 * math.log(2 * math.pi) + q.scale:log()

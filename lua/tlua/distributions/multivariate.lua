@@ -49,7 +49,8 @@ local function from_precision(precision)
 end
 
 -- Adds three parameters, exactly one of which must be given to define the covariance matrix. The
--- given matrix is kept unbroadcast, so that a matrix shared by a batch is decomposed once.
+-- given matrix is not broadcast to the batch's shape, so that a matrix that the whole batch shares
+-- is decomposed only once.
 local function with_matrix(spec)
    spec.either = {"covariance_matrix", "precision_matrix", "scale_tril"}
    spec.constraints.covariance_matrix = constraints.positive_definite
@@ -236,8 +237,7 @@ define("Wishart", "df: any, covariance_matrix: any?, precision_matrix: any?, sca
          local outer = diagonal:unsqueeze(-1) * diagonal:unsqueeze(-2)
          return as_matrices(self.df) * (v:square() + outer)
       end,
-      -- Bartlett's decomposition: a lower triangular matrix of standard normal values, with the
-      -- square roots of values drawn from Chi2 on the diagonal.
+      -- adds the trace of q's precision matrix * factor * factor^T
       rsample = function(self, shape, size)
          local n = self.event_shape[1]
          local df = self.df:unsqueeze(-1) - torch.arange(n, self._like)

@@ -20,7 +20,8 @@ end
 
 local parameters <const> = "temperature: any, probs: any?, logits: any?"
 
--- Converts the temperature to a tensor. It is not broadcast to the batch's shape.
+-- Converts the temperature to a tensor of the parameters' dtype. The temperature is not broadcast
+-- to the batch's shape.
 local function prepare(self, made)
    local like = made.probs or made.logits
    local given = {temperature = self.temperature, like = like}

@@ -22,7 +22,8 @@ local function check_distribution(who, name, value)
    end
 end
 
--- Makes a class of distributions that get dtype, device and has_rsample from their `base_dist`.
+-- Makes a class of distributions that take dtype, device and has_rsample from their field
+-- `base_dist`.
 local function derive(name)
    local cls = class.class("distributions." .. name, Distribution)
    cls._getters = setmetatable({}, {__index = Distribution._getters})
@@ -191,8 +192,9 @@ function TransformedDistribution:_log_prob(y)
       event_dim - #self.base_dist.event_shape)
 end
 
--- Converts a probability between the base distribution's cdf and the transformed one's. p becomes
--- 1 - p if the transforms together are decreasing, since they reverse the order of values.
+-- Converts a probability p of the base distribution's cdf to the probability of the transformed
+-- distribution's cdf, or back. If the transforms together are decreasing, p becomes 1 - p, since
+-- they reverse the order of values.
 local function mirrored(self, p)
    local sign = 1
    for _, t in ipairs(self.transforms) do sign = t.sign * sign end

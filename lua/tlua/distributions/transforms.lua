@@ -66,8 +66,8 @@ local function tensor_of(self, what, x)
    return x
 end
 
--- Computes a result by `method`, or takes it from the cache, which holds the last argument and its
--- result.
+-- Returns method(self, x), or takes it from the cache, which holds the last argument and its
+-- result. `from` and `to` are "x" and "y": an inverse exchanges them.
 local function apply(self, method, from, to, x)
    local last = self._last
    if last and rawequal(last[from], x) then return last[to] end
@@ -360,8 +360,8 @@ local function with_caches(self, list)
    return cached
 end
 
--- Returns the domain of the first transform, or the codomain of the last one, as a constraint with
--- as many event dimensions as the whole chain needs.
+-- Returns the domain of the first transform, or the codomain of the last transform, as a constraint
+-- with as many event dimensions as all transforms of the chain together need.
 local function end_of(parts, from, to, step, near, far)
    if #parts == 0 then return real end
    local constraint, event_dim = parts[from][near], parts[to][far].event_dim
@@ -483,7 +483,8 @@ define("IndependentTransform", "base_transform: object, reinterpreted_batch_ndim
    inverse_shape = function(self, shape) return self.base_transform:inverse_shape(shape) end,
 })
 
--- Replaces the event's sizes `from`, at the end of a shape, by the sizes `to`.
+-- Replaces the sizes `from` at the end of a shape by the sizes `to`. Raises an error if the shape
+-- does not end with `from`.
 local function swap_event(self, shape, from, to)
    need_dims(self, shape, #from)
    local batch, event = shapes.split(shape, #from)
@@ -523,8 +524,8 @@ define("ReshapeTransform", "in_shape: table, out_shape: table", {
    end,
 })
 
--- Calls fn(transform, slices...) for each transform, with its slice of each of the tensors xs.
--- Returns the list of results.
+-- Calls fn(transform, slices...) for each transform, where `slices` has the transform's slice of
+-- each tensor in the list xs. Returns the list of results.
 local function on_slices(self, xs, slice, fn)
    local first, n, lengths = xs[1], 0, rawget(self, "lengths")
    for i in ipairs(self.transforms) do n = n + (lengths and lengths[i] or 1) end
@@ -658,8 +659,8 @@ local function resized(by)
    end
 end
 
--- Returns the logarithms of n, n - 1, ..., 1. With these offsets the transform maps the zero vector
--- to the middle of the simplex.
+-- Returns the logarithms of n, n - 1, ..., 1. The transform subtracts these offsets from its
+-- argument, so that it maps the zero vector to equal probabilities.
 local function offsets(x, n)
    return torch.arange(n, 0, -1, {dtype = x.dtype, device = x.device}):log()
 end

@@ -1,5 +1,6 @@
--- closures.lua - finds functions that assign to their upvalues while they are recorded. A program
--- would keep the values that the upvalues had in the recorded call.
+-- closures.lua - finds functions that assign to their upvalues while they are recorded. Such
+-- functions are refused, because a program would always use the values that the upvalues had in the
+-- recorded call.
 
 local torch = require "tlua"
 

@@ -1,12 +1,13 @@
 -- code.lua - finds the names of the fields that the code of a function reads, in the function's
--- compiled form (string.dump). Compiled code of another version than Lua 5.4 has no names.
+-- compiled form (string.dump). If the compiled code is not that of Lua 5.4, no names are found.
 
 local HEADER <const> = "\27Lua\x54\0"
--- The length of the header and of the number of upvalues after it.
+-- The number of bytes in the header of compiled code, with the number of upvalues after the header.
 local BEGIN <const> = 32
 
--- Instructions that read a field whose name is a constant: of an upvalue, such as _ENV, or of a
--- local variable. OP_SELF of Lua reads a method, and OP_GETTABLE a field whose key is computed.
+-- Opcodes of Lua 5.4. GETTABUP and GETFIELD read a field whose name is a constant, from an upvalue,
+-- such as _ENV, or from a local variable. SELF reads a method, and GETTABLE a field whose key is
+-- computed.
 local GETTABUP <const>, GETFIELD <const>, SELF <const> = 11, 14, 20
 local GETUPVAL <const>, GETTABLE <const>, SETFIELD <const> = 9, 12, 18
 
@@ -18,7 +19,8 @@ function Reader:byte()
    return self.code:byte(self.at - 1)
 end
 
--- Returns an integer of seven bits a byte; the last byte has the highest bit set.
+-- Reads an integer. Each byte has seven bits, the highest first, and only the last byte has its
+-- highest bit set.
 function Reader:integer()
    local value = 0
    repeat
@@ -36,7 +38,8 @@ function Reader:string()
    return self.code:sub(start, self.at - 1)
 end
 
--- Returns the constants by their numbers, which begin at 0.
+-- Reads the constants of a function. Returns the strings among them by their numbers, which begin
+-- at 0.
 function Reader:constants()
    local list = {}
    for i = 0, self:integer() - 1 do
@@ -50,8 +53,9 @@ function Reader:constants()
    return list
 end
 
--- Adds the name of the field, or of the upvalue of `fn`, in which an instruction that computes a
--- key finds the table. `from` maps registers to the last instructions that have set them.
+-- For an instruction that reads a computed key, adds the name of the table to into.tables: the name
+-- of the field, or of the upvalue of `fn`, from which the table was read. `from` maps each register
+-- to the last instruction that has set the register.
 local function add_table(into, instruction, from, constants, fn)
    local origin = from[instruction >> 16 & 0xff]
    local kind = origin and origin & 0x7f
@@ -74,8 +78,8 @@ function Reader:upvalues(outer)
    return set
 end
 
--- Reads a function and the functions inside of it, for which `fn` is nil. The code has no debug
--- information.
+-- Reads the code of the function `fn` and of the functions inside it, for which `fn` is nil. The
+-- code has no debug information.
 function Reader:fn(into, outer, fn)
    self:string()
    self:integer()

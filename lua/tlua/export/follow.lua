@@ -14,13 +14,13 @@ local Optimizer = require "tlua.optim.Optimizer"
 
 local M = {}
 
--- The end of each error message.
+-- The end of each error message, which says what the user can do.
 local AGAIN <const> = "export the step again"
 
 -- Methods of optimizers that a step calls. The method `step` is checked with the fields.
 local METHODS <const> = {"zero_grad", "make_step", "update_group", "step_group"}
 
--- Options of scalers that a program has recorded as numbers.
+-- Options of a GradScaler that a program has recorded as numbers.
 local SCALER_OPTIONS <const> = {"growth_factor", "backoff_factor", "growth_interval", "enabled"}
 
 -- Returns the optimizer, and the group in it, to which a parameter belongs.
@@ -34,8 +34,8 @@ local function owner_of(optimizers, parameter)
    end
 end
 
--- Returns the numeric options that a step passes to the update rule for a group; the learning rate,
--- if it is a tensor; and the name of the rule.
+-- Returns the numeric options that an optimizer's step passes to the update rule for a group, the
+-- learning rate if it is a tensor (otherwise nil), and the name of the rule.
 local function options_of(optimizer, group)
    local options, name
    -- stands in for the optimizer: it receives the options of a step, and makes no step
@@ -58,8 +58,9 @@ local function methods_of(optimizer)
    return methods
 end
 
--- Returns a list of the program's calls of optimizers: the position of the call, its optimizer and
--- group, and for each option that the group determines, the number that the program has.
+-- Returns a list that describes the program's calls of optimizers. An item has the position of the
+-- call (`at`), its optimizer and group, and in `numbers` the program's number for each option whose
+-- number is that of the group.
 local function calls_of(graph, parts, order)
    local calls = {}
    for k, rates in ipairs(graph:rates()) do
@@ -79,7 +80,8 @@ local function calls_of(graph, parts, order)
    return calls
 end
 
--- Fields of modules that are compared in another way, or that do not matter to a step.
+-- Fields of modules that the comparison below leaves out, because they are compared in another way
+-- or do not matter to a step.
 local others <const> = {
    training = true, _evaluating = true, _hooks = true, _state_hooks = true, _fields = true,
 }
@@ -87,7 +89,7 @@ local others <const> = {
 -- The largest number of options in a table of a module that are compared one by one.
 local LONGEST <const> = 16
 
--- Adds the fields of a table of options, such as the padding of a convolution.
+-- Adds the fields of a table of options, such as the padding of a convolution, by calls of `add`.
 local function add_options(add, path, options)
    if type(options) ~= "table" or getmetatable(options) then return end
    local keys = nested.sorted_keys(options)
@@ -96,8 +98,8 @@ local function add_options(add, path, options)
    end
 end
 
--- Adds the fields of a module: the mode, the method forward, the fields that the module itself has,
--- and its hooks. The last argument of `add` is the name in the message.
+-- Calls `add` for the fields of a module: the mode, the method forward, the fields that the module
+-- itself has, and its hooks. The last argument of `add` is the field's name for messages.
 local function add_module(add, path, module)
    local start = path == "" and "" or path .. "."
    add(module, "training", "the model's training mode")
@@ -108,7 +110,7 @@ local function add_module(add, path, module)
          add_options(add, start .. tostring(name), value)
       end
    end
-   -- a layer that is appended to nn.Sequential or a list of modules
+   -- The number of layers in nn.Sequential or a list of modules changes if a layer is appended.
    local n = rawlen(module)
    if n > 0 then add(module, n + 1, start .. (n + 1)) end
    local hooks = rawget(module, "_hooks")
@@ -117,8 +119,8 @@ local function add_module(add, path, module)
    for i = 1, hooks and #hooks + 1 or 0 do add(hooks, i, name) end
 end
 
---- Returns a list of {table, key, value, name}: the fields of the models that must keep their
---- values.
+--- Returns a list of {table, key, value, name}, one for each field of the models that must keep its
+--- value.
 function M.fields_of_models(models)
    local list = {}
    local function add(owner, key, name) list[#list + 1] = {owner, key, owner[key], name} end
@@ -132,7 +134,8 @@ local function raise_changed(name)
    torch.raise(("program: %s has changed since the export; %s"):format(name, AGAIN))
 end
 
--- Returns a list of {tensor, whether it requires a gradient, number of its hooks, name}.
+-- Returns a list of {tensor, whether it requires a gradient, the number of its hooks, name}, one
+-- for each tensor in `named`.
 local function leaves_of(named)
    local list = {}
    for i, entry in ipairs(named) do
@@ -150,7 +153,8 @@ local function check_leaves(leaves)
    end
 end
 
--- Returns those variables of the script's functions that the recorded calls have not changed.
+-- Returns the upvalues of the script's functions that the recorded calls have read but not changed.
+-- They must keep their values.
 local function fixed_upvalues(parts)
    local list = {}
    for _, entry in ipairs(parts.upvalues) do
@@ -160,8 +164,8 @@ local function fixed_upvalues(parts)
    return list
 end
 
--- Returns a list of {table, key, value, name}: fields that must keep their values. Fields that a
--- step itself changes, such as a count of calls, are left out.
+-- Returns a list of {table, key, value, name}, one for each field that must keep its value. Fields
+-- that a step itself changes, such as a count of calls, are left out.
 local function fixed_fields(parts)
    local list = {}
    local function add(owner, key, name) list[#list + 1] = {owner, key, owner[key], name} end
@@ -201,7 +205,7 @@ local function check_fields(fields, upvalues)
    end
 end
 
--- Returns the functions that are called before and after steps of the optimizers.
+-- Returns the hooks of the optimizers: functions that are called before and after their steps.
 local function step_hooks(optimizers)
    local list = {n = 0}
    local function add(hook) list.n, list[list.n + 1] = list.n + 1, hook end
@@ -225,7 +229,8 @@ local function check_hooks(link)
    end
 end
 
--- Returns the number of parameters in each group of all optimizers.
+-- Returns the numbers of parameters in the groups of all optimizers as a text, which changes if a
+-- parameter is added.
 local function count_parameters(parts)
    local counts = {}
    for _, optimizer in ipairs(parts.optimizers) do
@@ -234,8 +239,8 @@ local function count_parameters(parts)
    return table.concat(counts, " ")
 end
 
--- Returns two lists: the script's tensors that the program changes, and the program's tensors with
--- the same memory.
+-- Returns three lists: the script's tensors that share memory with the program's tensors, these
+-- tensors of the program, and their names.
 local function shared_tensors(graph, named)
    local constants, own, kept, names = {}, {}, {}, {}
    for _, pair in ipairs(graph:constants()) do constants[pair[1]] = pair[2] end
@@ -248,8 +253,9 @@ local function shared_tensors(graph, named)
    return own, kept, names
 end
 
--- Sets the program's step count to the position of the schedulers. In each step scheduler i
--- advances by increments[i] epochs. Returns the number of steps since the export.
+-- Sets the program's count of steps by the epochs of the schedulers: in each step, scheduler i
+-- advances by increments[i] epochs. Returns the number of steps since the export, or nil without
+-- schedulers.
 local function follow_schedulers(link)
    local steps
    for i, scheduler in ipairs(link.schedulers) do
@@ -265,8 +271,8 @@ local function follow_schedulers(link)
    return steps
 end
 
--- Returns the scheduled value of an option in a step. Returns nil if the option is not scheduled,
--- or if the schedule has ended.
+-- Returns the number that the schedule has for an option in a step (nil beyond its end), and
+-- whether the option is scheduled.
 local function scheduled(link, at, element, steps)
    local column = link.columns[at .. "." .. element]
    if not column then return nil, false end
@@ -287,10 +293,10 @@ local function follow_option(link, call, element, number, steps)
    call.numbers[element] = number
 end
 
---- Returns a table that links a new program to the objects in `parts`. `order` has the first
---- parameter of each call of an optimizer. `increments` has the numbers of epochs by which a step
---- advances the schedulers. `schedule` is nil or has the places of the scheduled options and their
---- values in each step.
+--- Returns a table that links a new program to the objects in `parts`. `order` lists the first
+--- parameter of each call of an optimizer. increments[i] is the number of epochs by which a step
+--- advances scheduler i. `schedule` is nil or has the positions of the scheduled options in the
+--- program and their values in each step.
 function M.new(graph, parts, order, increments, named, schedule)
    local link = {
       graph = graph, calls = calls_of(graph, parts, order), fields = fixed_fields(parts),

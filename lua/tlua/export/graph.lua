@@ -11,8 +11,8 @@ local null <const> = json.null
 
 -- Sizes -------------------------------------------------------------------------------------------
 
--- An integer argument that depends on dynamic sizes. `hole` is its description in the file; `base`
--- is its constant part, where dimensions and positions count from 1.
+-- An integer argument that is a constant, `base`, plus terms of dynamic sizes. `hole` describes the
+-- terms as the file does. If the integer is a dimension or a position, `base` counts from 1.
 local Size = {}
 Size.__index = Size
 Size.__name = "export.Size"
@@ -40,8 +40,8 @@ local function size_of(hole, symbols)
    return setmetatable({hole = hole, base = hole[4], text = table.concat(parts, " + ")}, Size)
 end
 
--- Returns the integer that a Size had in the exported call, where dimensions and positions count
--- from 1.
+-- Returns the value of a Size in the exported call. Dimensions and positions count from 1.
+-- `symbols` describes the dynamic sizes.
 local function example_of(size, symbols)
    local hole, sum = size.hole, size.base
    for s, factor in ipairs(hole[5]) do sum = sum + factor * symbols[s][2] end
@@ -181,8 +181,8 @@ end
 
 local function is_tensor_kind(kind) return kind == "TENSOR" or kind == "OPERAND" end
 
--- Kinds of arguments that are dimensions or positions. They count from 0 in the file, and from 1
--- here. Negative positions count from the end in both.
+-- Kinds of arguments that are dimensions or positions. They count from 0 in the file, and from 1 in
+-- a graph's nodes. Negative numbers count from the end in both.
 local counts <const> = {DIM = true, INDEX = true, DIMS = true, INDICES = true, DIM_LISTS = true}
 
 local function from_0(kind, value)
@@ -196,15 +196,16 @@ local function from_1(kind, value)
    return counts[kind] and math.type(value) == "integer" and value > 0 and value - 1 or value
 end
 
--- Adapts a Size that was read from the file to this kind of argument, whose integer in the exported
--- call was `value`, and returns the Size.
+-- Changes a Size that was read from the file so that it counts from 1 if `kind` is a dimension or a
+-- position. `value` is its value in the exported call. Returns the Size.
 local function size_from_0(kind, value, size)
    size.base = size.base + (from_0(kind, value) - value)
    return size
 end
 
--- Returns a call's argument as a value of Lua. `holes` has the Sizes among the argument's elements,
--- or at 0 the Size that is the whole argument.
+-- Converts an argument from the file's form to a value of Lua. `holes` maps positions in the
+-- argument, a list, to the Sizes at these positions. If the whole argument is a Size, this is
+-- holes[0].
 local function read_arg(kind, value, values, holes)
    if value == null then return nil end
    if is_tensor_kind(kind) then return values[value] end
@@ -221,8 +222,8 @@ local function read_arg(kind, value, values, holes)
    return list
 end
 
--- Returns the Sizes of a description as a table calls[call][parameter][element], counted from 1,
--- and a list of the Sizes among the description's numbers.
+-- Returns the Sizes among the arguments of calls as a table calls[call][parameter][element], whose
+-- keys count from 1, and the Sizes among the numbers that calls pass in place of tensors.
 local function holes_of(description)
    local calls, numbers = {}, {}
    for _, hole in ipairs(description.holes) do
@@ -350,7 +351,7 @@ function Graph:inserting_after(node)
    return self
 end
 
--- The marks of torch.cond's branches and of torch.while_loop's loops.
+-- The operators that mark the branches of torch.cond and the loops of torch.while_loop.
 local marks <const> = {cond_begin = true, cond_else = true, cond_end = true, loop_begin = true,
    loop_test = true, loop_end = true}
 
@@ -479,8 +480,8 @@ end
 local Writer = {}
 Writer.__index = Writer
 
--- Returns an integer of an argument in the file's form, and records the integer if it depends on
--- dynamic sizes.
+-- Returns an integer of an argument in the file's form. If it is a Size, returns its value in the
+-- exported call, and appends the description of the Size to self.holes.
 function Writer:integer(kind, value, call, parameter, element)
    if not is_size(value) then return to_text(from_1(kind, value)) end
    local hole, example = value.hole, example_of(value, self.symbols)
@@ -499,7 +500,7 @@ function Writer:value(node, parameter, value)
    return number and self.first_number + number
 end
 
--- Collects the numbers given in place of tensors.
+-- Collects the numbers that calls pass in place of tensors.
 function Writer:collect_numbers(nodes)
    for _, node in ipairs(nodes) do
       for _, parameter in ipairs(node.results and torch._operator_parameters(node.target) or {}) do
@@ -544,7 +545,8 @@ function Writer:call(node)
    table.insert(self.calls, json.as_array {node.target, json.as_array(list), node.results})
 end
 
--- Numbers the inputs and the constants, and returns the constants' tensors.
+-- Gives the inputs and the constants of a graph their indices in the file, and returns the
+-- constants' tensors.
 function Writer:begin(graph)
    local tensors = {}
    for _, op in ipairs {"placeholder", "get_attr"} do
@@ -562,7 +564,7 @@ function Writer:begin(graph)
    return tensors
 end
 
--- Returns the indices of the constants that the program changes.
+-- Returns the indices of the constants that the program changes; nil if the description lists none.
 local function state_of(description, constants)
    if not description.state then return nil end
    local changes, list = {}, {}
@@ -573,9 +575,8 @@ local function state_of(description, constants)
    return json.as_array(list)
 end
 
---- Returns a new program of the graph, which shares the constants. The new program takes the
---- structure of its inputs and outputs, and the limits of its runs, from the program from which the
---- graph was made.
+--- Returns a new program of the graph, which shares the constants. The structure of its inputs and
+--- outputs, and the limits of its runs, are those of the program from which the graph was made.
 ---@return export.Program
 function Graph:program()
    self:lint()
@@ -614,8 +615,9 @@ function Graph:program()
    return getmetatable(torch.export).wrap(handle)
 end
 
---- Runs the graph with the inputs, and returns the results of the nodes in `wanted`. With `only`, a
---- set of calls, just these calls run; they depend on constants alone, and `inputs` is empty.
+--- Runs the graph with the inputs, and returns the results of the nodes in `wanted`. If `only` is
+--- given, just the calls in this set are run. They must depend on constants alone, and `inputs`
+--- must be empty.
 function Graph:evaluate_(wanted, inputs, only)
    local part = setmetatable({nodes = {}, constants_ = self.constants_, device_ = self.device_,
       limits_ = self.limits_}, Graph)

@@ -14,7 +14,8 @@ local none <const> = {n = 0}
 -- The largest depth of tables in the options of a group.
 local DEEPEST <const> = 4
 
--- Returns an empty list of fields. `known` has the fields in the list, known[table][key] = true.
+-- Returns an empty list of fields. `known` is the set of the fields in the list: known[table][key]
+-- is true for them.
 local function new_list() return {n = 0, known = {}} end
 
 -- Appends a field and its value to a flat list {table, key, value, ...}, unless it has the field.
@@ -48,8 +49,8 @@ local function add_ends(list, values)
    add(list, values, #values + 1)
 end
 
--- Adds a tensor and a tensor with the same memory to a list for torch._note. The tensor must keep
--- its number of hooks.
+-- Adds a tensor, and a tensor that must share its memory, to a list for torch._note. Records
+-- whether the tensor requires a gradient, and that its number of hooks must not change.
 local function add_tensor(list, tensor, alias)
    local n = list.n
    list[n + 1], list[n + 2] = tensor, alias
@@ -64,8 +65,8 @@ function M.hold(note)
    return note ~= nil and torch._note_holds(note)
 end
 
--- Adds the mode of a module, which is a field of the class in training mode. Returns false if the
--- module stores its mode in another way.
+-- Adds the fields in which a module stores its mode; in training mode, `training` is a field of the
+-- class. Returns false if the module stores its mode in another way.
 local function add_mode(list, module)
    add(list, module, "training")
    add(list, module, "_evaluating")
@@ -85,7 +86,7 @@ local function add_hooks(list, owner)
    end
 end
 
--- Adds the hooks of the optimizers' steps and the optimizers' groups.
+-- Adds the hooks of the optimizers' steps, and the lists of the optimizers' parameter groups.
 local function add_groups(list, optimizers)
    add_hooks(list, Optimizer)
    for _, optimizer in ipairs(optimizers) do
@@ -100,9 +101,9 @@ local function add_groups(list, optimizers)
    end
 end
 
---- Records these values in a note, and returns the note: fields and variables of functions that
---- must keep their values; the hooks of the optimizers' steps; the number of parameters of each
---- optimizer; tensors that must share the memory of other tensors; and leaves.
+--- Records these values in a note, and returns the note: fields of tables and upvalues of functions
+--- that must keep their values; the hooks of the optimizers' steps; the number of parameters of
+--- each optimizer; tensors that must share the memory of other tensors; and leaf tensors.
 ---@param link {fields: table[], upvalues: table[], parts: table, own: Tensor[], kept: Tensor[],
 --- leaves: table[]}  the optimizers are parts.optimizers; kept: for each tensor of `own`, the
 --- tensor whose memory it must share
@@ -133,7 +134,8 @@ function M.of_fixed(link)
    return torch._note(nil, upvalues, fields, tensors)
 end
 
--- Adds a table to a list of {table, copy, ...}. Returns the copy, which keeps the values alive.
+-- Appends a table and a copy of it to a list {table, copy, ...}. The copy keeps the table's values
+-- alive. Returns the copy.
 local function add_table(list, value)
    local copy = {}
    for key, item in next, value do copy[key], list.fields = item, list.fields + 1 end

@@ -73,8 +73,8 @@ local function flatten(title, name, value, out, names, outer)
    return structure
 end
 
---- Appends the tensors of a value to `out`, and returns the value's structure: 0 for a tensor, a
---- list of {key, structure} for a table.
+--- Appends the tensors of a value to `out`, and returns the value's structure: 0 for a tensor, or
+--- for a table a list of {key, structure of the value}.
 function M.flatten(title, name, value, out, names)
    return flatten(title, name, value, out, names, {})
 end

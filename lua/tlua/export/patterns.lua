@@ -36,8 +36,9 @@ local function is_unused_result(node)
    return node.target == "getitem" and not node.results and #node:users() == 0
 end
 
--- Returns whether two constants match. They must have equal values, and must either share memory or
--- belong to no model. Tensors that belong to no model are exported as constant_1 and so on.
+-- Returns whether a constant of the graph matches a constant of the pattern. They must have equal
+-- values, and must either share memory or belong to no model. The names of tensors that belong to
+-- no model are constant_1 and so on.
 local function match_constant(state, of, node)
    local a, b = state.pattern.constants_[of.target], state.graph.constants_[node.target]
    if rawequal(a, b) then return true end
@@ -65,7 +66,8 @@ end
 
 local match
 
--- Returns whether two arguments match. Arguments are nodes, lists or plain data.
+-- Returns whether an argument in the graph matches an argument in the pattern. Arguments are nodes,
+-- lists or plain data.
 local function match_value(state, of, value)
    if type(of) ~= "table" or type(value) ~= "table" then
       if math.type(of) ~= math.type(value) then return false end
@@ -126,7 +128,8 @@ local function removable(state, last)
    return true
 end
 
--- Returns an argument of the replacement, with its nodes mapped to the graph's nodes.
+-- Returns a copy of an argument in the replacement in which the graph's nodes take the place of the
+-- replacement's nodes. `made` maps the latter to the former.
 local function translated(value, made)
    if type(value) ~= "table" then return value end
    if made[value] then return made[value] end

@@ -11,8 +11,8 @@ local nested = require "tlua.export.nested"
 
 local M = {}
 
--- The largest depth of nested tables, the largest length of a list whose items count, and the
--- largest number of fields of a table all of whose fields count.
+-- Limits: the depth of nested tables; the length of a list whose items all count; and the number of
+-- fields of a table whose fields all count.
 local DEEPEST <const>, LONGEST <const>, MOST <const> = 4, 16, 256
 
 --- Calls fn(...) under pcall. Returns whether it succeeded, its error, and a record of its calls
@@ -35,8 +35,8 @@ function Reads:add(owner, key, value, name)
    table.insert(self.fields, {owner, key, value, name})
 end
 
--- Adds the methods of an object that are the script's functions, and that the code calls. Methods
--- may be replaced in the object and in its class.
+-- Adds those methods of an object that are functions of the script and whose names the code calls,
+-- because a script may replace such methods in the object or in its class.
 function Reads:add_methods(object, path)
    for _, name in ipairs(nested.sorted_keys(self.methods)) do
       local fine, fn = pcall(function() return object[name] end) -- __index may raise an error
@@ -46,7 +46,7 @@ function Reads:add_methods(object, path)
    end
 end
 
--- Returns the names of the fields that the methods of a class read of their object.
+-- Returns the set of the names of the fields that the methods of a class read from `self`.
 function Reads:names_of(class_of)
    local names = self.of_class[class_of]
    if names then return names end
@@ -63,13 +63,15 @@ function Reads:names_of(class_of)
    return names
 end
 
--- Adds fields that an object lacks or has from its class, and that the class's methods read. The
--- script may set them later. Fields that the code itself sets are left out, since a call in another
--- mode, such as an evaluation, may set them.
+-- Adds fields that the methods of an object's class read but that the object itself lacks, so that
+-- they are missing or come from the class. The script may set them in the object later. Fields that
+-- the code itself sets are left out, since a call in another mode, such as an evaluation, may set
+-- them.
 function Reads:add_inherited(object, path)
    local meta = debug.getmetatable(object)
    local class_of = meta and rawget(meta, "__index")
-   -- lists of modules have a function; a module with parametrizations may compute fields
+   -- The __index of a list of modules is a function, so the fields are looked up in its metatable.
+   -- The fields of a module with parametrizations may be computed, and are left out.
    if type(class_of) == "function" and class.isinstance(object, torch.nn.Module)
          and not rawget(object, "parametrizations") then
       class_of = meta
@@ -126,14 +128,15 @@ function Reads:keys_of(value)
    return nested.sorted_keys(keys)
 end
 
--- Adds the names in `wanted` of which a table without a metatable has no field.
+-- Adds the fields in `wanted` that a table without a metatable lacks.
 function Reads:add_missing(value, path, wanted)
    for _, key in ipairs(nested.sorted_keys(wanted or {})) do
       if rawget(value, key) == nil then self:add(value, key, nil, path .. "." .. key) end
    end
 end
 
--- Adds fields of a table. A name in `wanted` also counts if the table has no such field.
+-- Adds the fields of a table that count (see keys_of), and the fields in `wanted` even if the table
+-- lacks them.
 function Reads:add_table(value, path, depth, wanted)
    local meta = debug.getmetatable(value)
    if not meta then self:add_missing(value, path, wanted) end

@@ -18,7 +18,8 @@ local function visible_calls(graph)
       local kind = mark and (mark:match "^cond_(%a+)$" or mark:match "^loop_(%a+)$")
       if kind == "begin" then depth = depth + 1 end
       if kind == "end" then depth = depth - 1 end
-      -- an operator with several results may leave out a result that is not used
+      -- Unused results of an operator with several results are left out, since the operator may not
+      -- compute them.
       local item = mark == "getitem" and not node.results and #node:users() > 0
       local result = mark and not kind and mark:sub(-1) ~= "_" and (node.results == 1 or item)
       if result and depth == 0 then list[#list + 1] = node end

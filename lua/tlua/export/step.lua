@@ -217,7 +217,8 @@ local function keep_gradients(named)
    end
 end
 
--- Returns the set of states that the optimizers have: existing[optimizer][position][name] = true.
+-- Returns which states the optimizers have: existing[optimizer][position][name] is true if the
+-- parameter at that position has a state of that name.
 local function existing_state(parts)
    local existing = {}
    for _, optimizer in ipairs(parts.optimizers) do
@@ -230,7 +231,8 @@ local function existing_state(parts)
    return existing
 end
 
--- Resets the state that the first call has created to its initial values.
+-- Resets the states that the first call has created, those that are not in `existing`, to their
+-- initial values.
 local function begin_state(parts, existing, scales)
    local _ <close> = torch.no_grad()
    for _, optimizer in ipairs(parts.optimizers) do
@@ -255,8 +257,8 @@ end
 
 -- Schedules ---------------------------------------------------------------------------------------
 
--- Calls fn. Meanwhile each step of an optimizer calls `collect(first parameter, options)`, and
--- changes parameters only if `make` is set.
+-- Calls fn. While fn runs, each step of an optimizer calls `collect(first parameter, options)`. The
+-- step changes the parameters only if `make` is true.
 local function collecting(collect, make, fn)
    local step = rawget(torch, "_fused_step_")
    rawset(torch, "_fused_step_", function(params, grads, states, clocks, rule, options, ...)
@@ -278,7 +280,8 @@ local function steps_made(parts)
    return list
 end
 
--- Returns the options of each optimizer call in each step, {[first parameter] = {options, ...}}.
+-- Returns the options of each call of an optimizer in each step: {[first parameter] = {options in
+-- the first step, options in the second step, ...}}.
 local function rates_of_steps(parts, increments)
    local rates = {}
    collecting(function(parameter, options)
@@ -295,7 +298,8 @@ local function rates_of_steps(parts, increments)
    return rates
 end
 
--- Returns the options that differ from step to step, as functions of the step, and their positions.
+-- Returns functions that return an option in a step, one for each option that differs from step to
+-- step, and the positions of these options in the program.
 local function columns_of(graph, order, rates, steps)
    local columns, places = {}, {}
    local calls = graph:rates()
@@ -318,15 +322,16 @@ local function columns_of(graph, order, rates, steps)
       end
    end
    if #places == 0 and calls[1] then
-      -- The rate may change after the last of these steps, so the program gets a schedule with a
-      -- constant rate: a program with a schedule refuses to run beyond the schedule's end.
+      -- The rate may change after the last of these steps. A program with a schedule refuses to run
+      -- beyond the schedule's end, so the program gets a schedule even though the rate is constant.
       places[1], columns[1] = {calls[1][1], 1}, function() return calls[1][2][1] end
    end
    return columns, places
 end
 
--- Adds the schedule of options to a program. Returns the places of the scheduled options, and their
--- values in all steps. Returns nil if the program has no call of an optimizer.
+-- Adds the options of later steps to a program, as a schedule. Returns the positions of the
+-- scheduled options and their values in all steps. Returns nil if the program has no call of an
+-- optimizer.
 local function add_schedule(graph, parts, order, increments)
    local columns, places = columns_of(graph, order, rates_of_steps(parts, increments), parts.steps)
    if #places == 0 then return nil end
@@ -430,8 +435,8 @@ local function keep_random()
    return function() torch.set_rng_state(state) end
 end
 
--- Adds the fields and variables that the first call has read, besides those of the objects in
--- `parts`, which are compared in other ways.
+-- Adds to `parts` the fields and upvalues that the first call has read. Fields of the optimizers,
+-- schedulers and scalers are left out, since they are compared in other ways.
 local function add_reads(parts, seen)
    local skipped = {}
    for _, list in ipairs {parts.optimizers, parts.schedulers, parts.scalers} do

@@ -17,8 +17,8 @@ local watch <const> = setmetatable({}, {__close = function(_, problem)
    M.failure = M.failure or type(problem) == "string" and problem or torch.type(problem)
 end})
 
---- Returns a scope for the recording of torch.cond and torch.while_loop: if it ends with an error,
---- the trace can no longer be finished, even if the model catches the error.
+--- Returns a scope in which torch.cond or torch.while_loop is recorded. If the scope ends with an
+--- error, the trace fails, even if the model catches the error.
 function M.watch() return watch end
 
 -- Returns the names of a function's parameters, without `self` for a method.
@@ -69,7 +69,7 @@ function M.read_inputs(title, model, inputs, own_names)
    return tensors, names, structure
 end
 
--- Returns the arguments of a call, with the given tensors in place of the example's tensors.
+-- Returns the arguments of a call, in which the tensors of the list replace the example's tensors.
 local function arguments(call, tensors)
    local inputs = nested.unflatten(call.inputs, tensors, 1)
    return table.unpack(inputs, 1, #call.inputs)
@@ -93,7 +93,8 @@ local function call_model(call, ...)
    return results_of(call, torch._batched_call(call.model, ...))
 end
 
--- Calls the function with the given tensors, and returns the graph of the operators that it called.
+-- Calls the function with the given tensors, and returns a graph of the operators that it has
+-- called.
 local function record(call, tensors)
    if call.begin then call.begin() end
    local recorder <close> = torch._trace(call.step or false, call.live or false)
@@ -142,7 +143,8 @@ function M.record(call, tensors)
    return result
 end
 
--- Returns tensors with other values: elements in reverse order, or 1 added to a single element.
+-- Returns tensors with other values: the elements in reverse order, or 1 added to a tensor of one
+-- element. `changes` tells which tensors change: "all", "floats" or "none".
 local function with_other_values(tensors, changes)
    local list = {}
    for i, tensor in ipairs(tensors) do
@@ -162,7 +164,8 @@ local function with_other_values(tensors, changes)
 end
 
 --- Records a call with values that differ from the tensors'. If the function fails, for example
---- because lengths must be sorted, fewer tensors are changed.
+--- because an integer tensor of lengths must be sorted, only floating-point tensors are changed,
+--- and at last none.
 function M.record_other_values(call, tensors)
    local fine, result
    for _, changes in ipairs {"all", "floats", "none"} do
@@ -172,8 +175,8 @@ function M.record_other_values(call, tensors)
    error(result, 0)
 end
 
---- Returns tensors with another size in some dimensions. If the size is larger, the elements are
---- repeated from the beginning.
+--- Returns tensors that have another size in the dimensions listed in `places`. If the new size is
+--- larger, the elements are repeated from the beginning.
 function M.with_size(tensors, places, size)
    local list = {table.unpack(tensors)}
    for _, place in ipairs(places) do
@@ -235,7 +238,8 @@ local function read_dims(name, dims, tensor)
    return list
 end
 
---- Returns the sizes that are dynamic, in the order of the inputs: {name =, {input, dim}, ...}.
+--- Returns a list of the dynamic sizes, in the order of the inputs. An item is {name = ..., {input
+--- = ..., dim = ...}, ...}: the dimensions that have this size.
 function M.read_dynamic(dynamic, names, tensors)
    if dynamic == nil then dynamic = {} end
    if type(dynamic) ~= "table" then args.refuse("export", "dynamic", "a table", dynamic) end
@@ -259,7 +263,8 @@ function M.read_dynamic(dynamic, names, tensors)
    return symbols
 end
 
--- Returns a dynamic size's value in the example, and its lower and its upper limit.
+-- Returns the value of a dynamic size in the example, and the lower and the upper limit of the
+-- size.
 local function range_of(tensors, symbol)
    local size = tensors[symbol[1].input]:size(symbol[1].dim)
    local title = "dynamic: " .. symbol.name
@@ -272,7 +277,8 @@ local function range_of(tensors, symbol)
    return size, least, most
 end
 
--- Checks that a call with another value of a dynamic size calls the same operators as the graph.
+-- Raises an error unless a call with another value of a dynamic size, whose graph is `other`, calls
+-- the same operators as `graph`.
 local function check_size(graph, number, symbol, size, other)
    local fine, message = pcall(graph.fits, graph, number, size, other)
    if fine then return end
@@ -280,7 +286,8 @@ local function check_size(graph, number, symbol, size, other)
       tostring(message):gsub("^[^:]*:%d+: ", ""), symbol.name, size))
 end
 
--- Checks that a call with other values of all dynamic sizes calls the same operators as the graph.
+-- Raises an error unless a call with other values of all dynamic sizes, whose graph is `other`,
+-- calls the same operators as `graph`.
 local function check_sizes(graph, symbols, sizes, other)
    local fine, message = pcall(graph.fits_all, graph, sizes, other)
    if fine then return end
@@ -290,8 +297,9 @@ local function check_sizes(graph, symbols, sizes, other)
       tostring(message):gsub("^[^:]*:%d+: ", ""), table.concat(list, ", ")))
 end
 
--- Records a call with the largest size. If the user gave no limit and the function fails, for
--- example beyond a table of positions, smaller sizes are tried.
+-- Records a call with the largest size. If the user has given no limit and the function fails, for
+-- example because a table of positions has fewer rows, records a call with half the size, and so
+-- on. Returns the size that succeeded, and the graph.
 local function record_largest(at, symbol, size, most)
    while true do
       local fine, result = pcall(at, most)
@@ -319,11 +327,11 @@ local function check_range(graph, number, symbol, at, least, most, tried)
    end
 end
 
--- Finds the integers of the graph that depend on a size. The function is called with other sizes:
--- near the example's, at both ends of the range, and between. A size of 1, for which many models
--- behave differently, is left out of the range if the operators then differ. Returns the example's
--- size, the sizes at both ends, and the ratio of the work for the largest size to the work for the
--- example.
+-- Finds the integers of the graph that depend on a dynamic size. For that, the function is called
+-- with other sizes: near the example's size, at both ends of the range, and between them. A size of
+-- 1, for which many models behave differently, is left out of the range if the operators then
+-- differ. Returns the example's size, the sizes at both ends, and the ratio of the work for the
+-- largest size to the work for the example.
 local function find_integers(graph, call, tensors, symbol, number)
    local size, least, most = range_of(tensors, symbol)
    local function at(n) return M.record(call, M.with_size(tensors, symbol, n)) end
@@ -360,7 +368,7 @@ local function find_integers(graph, call, tensors, symbol, number)
    }
 end
 
--- Calls fn with each list of k different numbers from 1 to n, in ascending order.
+-- Calls fn with each list of k different integers from 1 to n, in ascending order.
 local function each_choice(n, k, fn, chosen)
    chosen = chosen or {}
    if #chosen == k then return fn {table.unpack(chosen)} end
@@ -371,8 +379,8 @@ local function each_choice(n, k, fn, chosen)
    end
 end
 
--- The largest number of sizes in a product, and the largest number of dynamic sizes for which
--- products are searched.
+-- An integer may depend on a product of dynamic sizes. FACTORS is the largest number of sizes in a
+-- product, and MOST_SIZES the largest number of dynamic sizes for which products are searched.
 local FACTORS <const>, MOST_SIZES <const> = 3, 8
 
 -- Returns the size of an example plus `more` if the dimension's range includes the sum. Otherwise
@@ -386,8 +394,9 @@ end
 -- their limits.
 local MOST_TOGETHER <const> = 1 << 26
 
--- Returns a fraction, from 0 to 1, of the distance from the example's sizes to the largest sizes. A
--- call in which all sizes are this far from the example's is still short.
+-- Returns a fraction, at most 1, of the distance from the example's sizes to the largest sizes. It
+-- is so small that a call in which all sizes have gone this part of the way does not exceed
+-- MOST_TOGETHER.
 local function common_part(graph, found)
    local part = 1
    while part > 1e-3 do
@@ -399,8 +408,8 @@ local function common_part(graph, found)
    return part
 end
 
--- Returns descriptions of calls in which all sizes differ from the example's sizes. Each
--- description is a function that returns the value of a size, given the size's range and number.
+-- Returns a list of functions, one for each call in which all dynamic sizes are to differ from the
+-- example's sizes. A function returns the size for the call, given the size's range and number.
 local function joint_sizes(graph, found)
    local part = common_part(graph, found)
    return {
@@ -438,7 +447,8 @@ function M.make_dynamic(graph, call, tensors, symbols)
          if calls[k] == nil then
             local fine, sizes, other = pcall(record_sizes, function(i) return size(found[i], i) end)
             if not fine and k <= 2 then error(sizes, 0) end
-            calls[k] = fine and {sizes, other} -- the function may fail if all sizes are at limits
+            -- if several sizes are at their limits, the function may fail
+            calls[k] = fine and {sizes, other}
          end
          if calls[k] then check_sizes(graph, symbols, table.unpack(calls[k])) end
       end

@@ -1,7 +1,8 @@
 -- batched.lua - the stand-in for one example inside vmap: a table with a tensor of all examples,
--- stacked along its first dimension. An operator called with a stand-in calls `handle`. It applies
--- a rule that runs the operator once for all examples, or runs the operator for each example. If
--- both are impossible it raises an error, and vmap then calls the whole function for each example.
+-- stacked along its first dimension. An operator called with a stand-in calls `handle`, which
+-- applies a rule that runs the operator once for all examples, or else runs the operator for each
+-- example. If both are impossible, `handle` raises an error, and vmap then calls the whole function
+-- for each example.
 
 local torch = require "tlua"
 
@@ -11,9 +12,11 @@ local Batched = {__name = "torch.func.Batched"}
 -- Returns the number of calls of vmap that are running inside one another. The C side keeps this
 -- number, and restores it if a call ends by an error and `leave` cannot run for lack of memory.
 local current_depth = torch._batching
--- for each level, the mapped arguments and copies of their old values
+-- for each level of nested calls of vmap, the mapped arguments, and copies of the values that were
+-- overwritten
 local arguments, kept = {}, {}
-local calls, ncalls = {}, 0    -- for each level, the number of its call of vmap
+-- the number of the call of vmap at each level, and the number of all calls so far
+local calls, ncalls = {}, 0
 
 ---@class func.Batched
 ---@field value Tensor|func.Batched  all examples
@@ -28,7 +31,7 @@ function M.wrap(value, level)
    return setmetatable({value = value, level = level, call = calls[level]}, Batched)
 end
 
---- Refuses a stand-in of a call that has ended.
+--- Raises an error for a stand-in that belongs to a call of vmap that has ended.
 ---@param value func.Batched
 function M.check(value)
    if value.call ~= calls[value.level] then
@@ -58,8 +61,8 @@ end
 
 -- Calls of operators --------------------------------------------------------------------------
 
--- Returns a table from names to arguments: {self = x, dim = 2}. Sizes or dimensions that were
--- passed as several arguments become one list.
+-- Returns a table from the names of an operator's parameters to the arguments, such as {self = x,
+-- dim = 2}. Sizes or dimensions that were passed as several arguments become one list.
 local function by_name(signature, ...)
    local given, named = table.pack(...), {}
    local n, options = given.n, nil
@@ -127,7 +130,8 @@ local function same(results, k)
    return results[1][k]
 end
 
--- Stacks one result of all calls. Lists are stacked element by element.
+-- Stacks the results that the operator had for each example. If the results are lists, stacks their
+-- items, one position after the other.
 local function joined(parts)
    if is_tensor(parts[1]) then return torch.stack(parts) end
    local list = {}
@@ -205,8 +209,8 @@ end
 
 local one_more = {unsqueeze = true, stack = true}
 
--- Returns whether an example has the dimensions that the call names. The batch has one dimension
--- more.
+-- Returns whether the dimensions that the call names exist in an example. The batch has one
+-- dimension more, so an operator applied to the batch would not notice.
 local function in_range(c)
    local name = c.signature[1].name
    local first = c.a[name]
@@ -314,8 +318,8 @@ function properties.T(self)
    torch.raise "func.vmap: T has no rule for a batch"
 end
 
--- Indexes by integers, ranges and at most one tensor of positions. All examples share that tensor,
--- or it has each example's positions along its first dimension.
+-- Indexes a stand-in by integers, ranges and at most one tensor of positions, which all examples
+-- share or which is itself a stand-in.
 local function index(self, key)
    if math.type(key) == "integer" then return torch.select(self, 1, key) end
    if M.is(key) and key.dtype:find "^int" and key:dim() <= 1 then
@@ -339,8 +343,8 @@ end
 
 local ipairs_iterator <const> = ipairs {}
 
--- Indexes a stand-in. As for a tensor, the position after the last row gives nil, so that ipairs
--- ends.
+-- Indexes a stand-in. As for a tensor, the result for the position after the last row is nil, so
+-- that ipairs ends.
 function Batched.__index(self, key)
    if math.type(key) == "integer" and key == self:size(1) + 1
       and (not debug or debug.getinfo(2, "f").func == ipairs_iterator) then
@@ -360,8 +364,9 @@ function Batched.__len(self)
    return self:size(1)
 end
 
--- Metamethods may get a number as their first argument, which some functions of the same names do
--- not accept.
+-- Maps the metamethods of stand-ins to operators, each with a function that computes the same with
+-- Lua's operator. A metamethod may get a number as its first argument, which the function
+-- torch[name] may not accept.
 local operators = {
    add = {"add", function(a, b) return a + b end},
    sub = {"sub", function(a, b) return a - b end},
@@ -394,7 +399,7 @@ end
 
 local sizes = {}
 
---- Begins to map a function: until `leave` is called, its operators may be given stand-ins.
+--- Begins a call of vmap. Until `leave` is called, operators accept stand-ins.
 ---@param n integer  the number of examples
 ---@param mapped table<Tensor|func.Batched, any>  the arguments that have examples
 function M.enter(n, mapped)
@@ -405,14 +410,14 @@ function M.enter(n, mapped)
    torch._batching(level, M.handle, Batched)
 end
 
---- Ends a call of vmap, even after an error at its beginning or end. The level ends before anything
---- is allocated, so that it ends if memory is exhausted, too.
+--- Ends the call of vmap at a level, even after an error. The level ends before this function
+--- allocates memory, so that it ends even if no memory is left.
 ---@param level integer
 ---@param undo boolean  whether to restore arguments that were written to
 function M.leave(level, undo)
    local changed = undo and kept[level]
    sizes[level], arguments[level], kept[level], calls[level] = nil, nil, nil, nil
-   -- after an interruption, the outer calls may have ended before this one
+   -- After an interruption, outer calls of vmap may have ended before this inner call.
    local outer = math.min(current_depth(), level - 1)
    torch._batching(outer)
    if not changed or not next(changed) then return end
@@ -463,7 +468,8 @@ function M.in_front(values, level)
    return list
 end
 
---- Undoes `in_front` for one tensor: the dimensions of its inner levels return to where `lift` puts
+--- Undoes `in_front` for one tensor: splits the first dimension into the examples' dimensions of
+--- the inner levels, and moves them behind the dimensions of the outer levels, where `lift` puts
 --- them.
 ---@param value Tensor
 ---@param level integer

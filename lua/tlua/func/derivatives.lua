@@ -67,7 +67,8 @@ local function prepare(title, given, positions)
    return packed, inputs, rebuilds, recorded
 end
 
--- Returns a list with a structure for each position, or the only structure if `single` is set.
+-- `rebuilds` has, for each position, a function that rebuilds an argument's structure from a list
+-- of tensors. Returns a list of the rebuilt structures, or the only structure if `single` is true.
 local function arrange(rebuilds, list, single)
    if single then return rebuilds[1](list) end
    local all = {}
@@ -99,8 +100,8 @@ local function detached(value)
    end)
 end
 
--- Returns tensors in the form that autograd records: the dimensions of vmap's independent examples
--- come first.
+-- Returns tensors in the form that autograd records: as ordinary tensors in which the dimensions of
+-- the examples of `level` nested calls of vmap come first.
 local function lifted(tensors, level)
    if level == 0 then return tensors end
    local list = {}
@@ -225,8 +226,8 @@ local function same_shape(a, b)
    return table.concat(a.shape, ",") == table.concat(b.shape, ",")
 end
 
--- Returns the tensors of a structure. Raises an error unless their number and their shapes are
--- those of the given tensors.
+-- Returns the tensors in the nested tables `value`. Raises an error unless their number and their
+-- shapes are equal to those of `tensors`.
 local function fitting(title, what, value, tensors)
    local leaves = tree.flatten(value)
    if #leaves ~= #tensors then
@@ -302,8 +303,9 @@ function M.vjp(fn, ...)
    return output, vjp_fn, aux
 end
 
--- Linearizes fn. Returns its results as a list of tensors, a function from tangents of the inputs
--- to tangents of the results, and further results of `prepare` and `call`.
+-- Linearizes fn at the given arguments. Returns fn's results as a list of tensors, a function that
+-- maps tangents of the inputs to tangents of the results, and further results of `prepare` and
+-- `call`.
 local function linear(title, fn, given, positions, has_aux)
    local packed, inputs, rebuilds, recorded = prepare(title, given, positions)
    local output, aux = call(fn, packed, has_aux)
@@ -401,8 +403,9 @@ local function zeros_for(tensors)
    return list
 end
 
--- Calls visit(tensor's number, element's number, tensors) for each element of the tensors. The
--- third argument is the list of all tensors, zero except for a one at that element.
+-- Calls visit(i, k, unit vectors) for element k of tensor i, for all elements of all tensors. The
+-- third argument is a list of tensors of the same shapes, which are 0 except for a 1 at that
+-- element.
 local function each_unit(tensors, visit)
    local list = zeros_for(tensors)
    for i, tensor in ipairs(tensors) do
@@ -415,7 +418,8 @@ local function each_unit(tensors, visit)
    end
 end
 
--- Stacks rows[k] into one tensor of shape (n, ...); zero rows give an empty tensor.
+-- Stacks the tensors rows[1], rows[2], ... into a tensor of shape (n, ...). An empty list gives an
+-- empty tensor like `like`.
 local function stacked(rows, like)
    if #rows > 0 then return torch.stack(rows) end
    local shape = joined({0}, like.shape)
@@ -430,7 +434,8 @@ end
 local take_jacrev, take_jacfwd = taker_of_jacobian "jacrev", taker_of_jacobian "jacfwd"
 local take_hessian = args.signature "func.hessian(fn: callable, argnums: integers = 1)"
 
--- Arranges the matrix of tensors [output][input] in the structures of fn's result and arguments.
+-- Arranges tensors, matrix[output][input], in nested tables like fn's result, whose items are
+-- nested tables like fn's arguments.
 local function table_of(matrix, output, rebuilds, single)
    local _, rebuild = tree.flatten(output)
    local rows = {}

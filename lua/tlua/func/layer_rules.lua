@@ -13,8 +13,8 @@ local only_batched, copied, common_rank, all_aligned = parts.only_batched, parts
 
 -- Layers -----------------------------------------------------------------------------------------
 
--- Returns the rule for operators with a batch dimension and `spatial` further dimensions: examples
--- are merged into the batch.
+-- The rule for operators whose input has channels and `spatial` dimensions, and perhaps a batch
+-- dimension in front: vmap's examples are merged into the batch.
 local function merged(c, spatial)
    local input = c.signature[1].name
    if not only_batched(c, input) then return nil end
@@ -57,8 +57,8 @@ define("nn.functional.grid_sample grid_sample", function(c)
    return c.call(a):unflatten(1, {c.n, -1})
 end)
 
--- Returns the rule for convolutions: if examples have different weights, the weights become groups
--- of one convolution.
+-- Returns the rule for convolutions with `spatial` dimensions. If examples have different weights,
+-- the examples become groups of one convolution.
 local function convolution(spatial)
    return function(c)
       local a, rank = c.a, c.rank.input
@@ -81,7 +81,8 @@ for spatial = 1, 3 do
 end
 
 -- Reshapes a parameter of channels to broadcast with inputs of shape (n, batch, channels, ...),
--- whose examples have `rank` dimensions. The parameter may differ between examples.
+-- whose examples have `rank` dimensions, and n is the number of examples. The parameter may differ
+-- between examples.
 local function of_channels(c, name, rank)
    local sizes = {c.batched[name] and c.n or 1, 1, -1}
    for k = 4, rank + 1 do sizes[k] = 1 end
@@ -139,7 +140,7 @@ define("batch_norm nn.functional.batch_norm", function(c)
    end
    return c.call(a):unflatten(2, {c.n, -1}):transpose(1, 2)
 end)
--- each sample already has separate statistics
+-- Each sample already has separate statistics, so the examples are merged into the batch.
 define("instance_norm nn.functional.instance_norm", function(c)
    local input_stats = c.a.use_input_stats ~= false
    if input_stats and (c.a.running_mean or c.a.running_var) then return nil end
@@ -194,7 +195,7 @@ local function class_loss(c)
    local losses = c.call(changed)
    if not several then
       if reduction ~= "mean" then return losses end
-      -- an ignored target gives 0 / 0 = NaN, because its mean has no losses
+      -- An example whose only target is ignored gives 0 / 0 = NaN, because its mean has no losses.
       return losses / target:ne(a.ignore_index or -100):to(losses.dtype)
    end
    losses = losses:view(c.n, -1)

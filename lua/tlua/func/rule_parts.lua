@@ -34,8 +34,8 @@ function M.with_sizes(n, shape)
    return {n, table.unpack(shape)}
 end
 
---- Reshapes a tensor whose examples have `rank` dimensions so that they have `more` dimensions:
---- adds dimensions of size 1 before the examples' own.
+--- Reshapes a batch of examples with `rank` dimensions so that the examples have `more` dimensions:
+--- inserts dimensions of size 1 after the batch dimension.
 ---@param value Tensor
 ---@param rank integer
 ---@param more integer
@@ -48,8 +48,8 @@ function M.with_rank(value, rank, more)
    return value:reshape(sizes)
 end
 
---- Reshapes an argument as with_rank does; an argument that all examples share is returned
---- unchanged.
+--- Reshapes an argument as with_rank does; an argument that all examples share, and that so has no
+--- batch dimension, is returned unchanged.
 ---@param c table
 ---@param name string
 ---@param more integer
@@ -59,7 +59,7 @@ function M.aligned(c, name, more)
    return M.with_rank(c.a[name], c.rank[name], more)
 end
 
---- Returns an argument as a batch; one that all examples share is expanded.
+--- Returns an argument as a batch of examples. An argument that all examples share is expanded.
 ---@param c table
 ---@param name string
 ---@return Tensor
@@ -89,8 +89,9 @@ function M.copied(c)
    return a
 end
 
---- Returns the largest rank of the arguments, or nil if the batched call would change the result's
---- dtype: type promotion ignores tensors without dimensions, but batched tensors always have one.
+--- Returns the largest number of dimensions that an example of an argument has, or nil if the
+--- batched call would change the result's dtype: type promotion ignores tensors without dimensions,
+--- but batched tensors always have one.
 ---@param c table
 ---@return integer?
 function M.common_rank(c)
@@ -121,8 +122,9 @@ function M.all_aligned(c, rank)
    return changed
 end
 
---- Multiplies a by b, whose examples have the ranks ra and rb; either may be shared by all
---- examples. Vectors are multiplied as matrices and the result is squeezed.
+--- Multiplies a by b. Their examples have ra and rb dimensions; either may instead be shared by all
+--- examples. Vectors are multiplied as matrices, and the added dimensions are removed from the
+--- result.
 ---@param a Tensor
 ---@param ra integer
 ---@param b Tensor
@@ -142,8 +144,8 @@ function M.product(a, ra, b, rb, batched)
    return result
 end
 
---- The rule for operators whose entries have a kernel for each element (`pointwise` in src/ops):
---- `batched.lua` uses this rule for all such operators without another rule.
+--- The rule for operators that compute each element separately, which are marked `pointwise` in
+--- src/ops. batched.lua uses this rule for all of them that have no rule of their own.
 ---@param c table
 ---@return any
 function M.pointwise(c)

@@ -17,7 +17,7 @@ local pointwise = parts.pointwise
 
 -- Element by element --------------------------------------------------------------------------
 
--- These operators are compositions of pointwise operators.
+-- These operators are composed of pointwise operators.
 define([[positive bitwise_not deg2rad rad2deg nan_to_num logit special.erf special.erfc
    special.expit special.exp2 special.expm1 special.log1p special.sinc special.digamma
    special.gammaln special.i0 special.i1 special.erfinv special.psi special.round
@@ -29,7 +29,7 @@ define([[positive bitwise_not deg2rad rad2deg nan_to_num logit special.erf speci
    bfloat16 long int short bool to type_as zeros_like ones_like full_like empty_like div_ clamp_
    relu_ masked_fill_ zero_ fill_]], pointwise)
 
--- `where` with only a condition returns positions
+-- `where` with only a condition returns positions, for which this rule returns nil
 define("where", function(c)
    local second = c.signature[2]
    if not second or c.a[second.name] == nil then return nil end
@@ -88,7 +88,8 @@ end
 define([[sum mean prod amax amin all any nansum nanmean std var logsumexp count_nonzero argmax
    argmin std_mean var_mean norm linalg.vector_norm]], reduce)
 
--- The rule for the maximum or minimum of all elements, or along a dimension with indices.
+-- Returns the rule for max and min: of all elements, of two tensors, or along a dimension with
+-- indices.
 local function extreme(along)
    return function(c)
       if not c.batched.self or c.rank.self == 0 then return nil end
@@ -102,8 +103,9 @@ define("min", extreme(torch.amin))
 
 -- Along a dimension -----------------------------------------------------------------------------
 
--- Returns the rule for operators along dimensions: dimension arguments are shifted by one. Missing
--- arguments get their values from the table `defaults`, if there is one.
+-- Returns the rule for operators along dimensions: the numbers of dimensions are increased by one,
+-- since the examples' dimension comes first. Missing arguments get their values from the table
+-- `defaults`, if there is one.
 local function along(defaults)
    return function(c)
       local first = c.signature[1].name
@@ -214,7 +216,8 @@ define("roll", function(c)
    if not only_batched(c, "self") or c.a.dims == nil or c.rank.self == 0 then return nil end
    return c.call {self = c.a.self, shifts = c.a.shifts, dims = shifted(c.a.dims)}
 end)
--- Pads the ends of the last dimensions.
+-- Pads the last dimensions of all examples in one call, since `pad` counts dimensions from the
+-- last.
 define("nn.functional.pad pad", function(c)
    if not only_batched(c, "input") or (c.a.mode or "constant") ~= "constant" then return nil end
    if type(c.a.pad) ~= "table" or #c.a.pad > 2 * c.rank.input then return nil end
@@ -267,8 +270,9 @@ define("linalg.norm", function(c)
    return c.call(a)
 end)
 
--- The right-hand side B is a vector if the shape of A says so, and otherwise a matrix. A vector is
--- solved for as a matrix of one column.
+-- The right-hand side B of A X = B is a vector if it has one dimension, or if its shape is that of
+-- A without the last dimension. Otherwise it is a matrix. A vector is treated as a matrix of one
+-- column.
 define("linalg.solve linalg.solve_ex", function(c)
    local a, ra, rb = copied(c), c.rank.A, c.rank.B
    if ra < 2 or rb == 0 then return nil end
@@ -307,7 +311,8 @@ end)
 
 -- Lists of tensors -----------------------------------------------------------------------------
 
--- Expands all tensors of a list to batches of examples. Returns them and the rank of the first one.
+-- Expands all tensors of a list to batches of examples. Returns the batches, and the number of
+-- dimensions of one example of the first tensor.
 local function all_expanded(c, tensors)
    local batched = require "tlua.func.batched"
    local list = {}
@@ -388,9 +393,9 @@ define("take_along_dim", function(c)
    return c.call(a)
 end)
 
--- Expands each example's positions for gather: the result has the sizes of `like`, except for the
--- number of positions along `dim`. `dim` is a dimension of the batch, whose first dimension counts
--- the examples.
+-- Expands the vectors of positions, one for each example, as `gather` needs them: to the sizes of
+-- `like`, except along `dim`, where the size is the number of positions. `dim` counts the examples'
+-- dimension as the first one.
 local function spread(c, like, dim)
    local sizes, ones = like.shape, {c.n}
    for d = 2, #sizes do ones[d] = 1 end
@@ -456,7 +461,7 @@ end
 define("matmul linalg.matmul", function(c)
    return product(c, c.signature[1].name, c.signature[2].name)
 end)
--- Returns the rule for products whose examples have the given numbers of dimensions.
+-- Returns the rule for products of examples that have left_rank and right_rank dimensions.
 local function product_of(left_rank, right_rank)
    return function(c)
       local left, right = c.signature[1].name, c.signature[2].name

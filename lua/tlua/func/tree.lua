@@ -1,5 +1,5 @@
--- tree.lua - flattens nested plain tables of tensors, such as a model's parameters by name, into a
--- list, and rebuilds them.
+-- tree.lua - flattens nested plain tables of tensors, such as a table of a model's parameters by
+-- name, into a list, and rebuilds the tables.
 
 local torch = require "tlua"
 
@@ -84,7 +84,7 @@ function M.flatten(value)
    end
 end
 
--- Returns the keys that can be sorted: first the numbers, then the strings.
+-- Returns the keys of a node that can be sorted: first the numbers, then the strings.
 local function orderly_keys(node)
    local keys = {}
    for key in pairs(node) do

@@ -26,12 +26,14 @@ local function check_dim(what, dim, tensor)
    return dim
 end
 
--- Returns whether a leaf of the arguments has examples; `dim` is its entry in in_dims.
+-- Returns whether a leaf of the arguments has a dimension of examples. `dim` is its entry in
+-- in_dims.
 local function is_mapped(leaf, dim)
    return torch.is_tensor(leaf) and dim ~= nil and dim ~= false
 end
 
--- Records an argument's mapped tensors in found.tensors, and the number of examples in found.size.
+-- Adds the tensors of an argument that have examples to found.tensors. Records the number of
+-- examples in found.size, and raises an error if the tensors differ in it.
 local function plan(value, dims, path, found)
    tree.map(value, function(leaf, at, dim)
       if is_mapped(leaf, dim) then
@@ -119,7 +121,7 @@ local function check_out_dim(dim, n)
    end
 end
 
--- Returns the k-th results of all calls, stacked along a dimension.
+-- Returns the k-th results of all calls, which `values` lists, stacked along a dimension.
 local function stack(values, dims, k)
    local parts = {}
    for i, value in ipairs(values) do
@@ -136,8 +138,8 @@ local function stack(values, dims, k)
    end, nil, dims)
 end
 
--- Returns the k-th result of the batched call, in the form in which `stack` returns the results of
--- several calls.
+-- Returns the k-th result of the call with stand-ins as a tensor of all examples, like `stack` does
+-- for the results of separate calls.
 local function whole(value, dims, k, n, level)
    return tree.map(value, function(leaf, _, dim)
       check_result(leaf, k)

@@ -9,7 +9,8 @@ local M = {}
 local modes <const> = {[0] = "bilinear", "nearest", "bicubic"}
 local paddings <const> = {[0] = "zeros", "border", "reflection"}
 
--- Defines a sampler. Inputs have `dims` dimensions, or 4 or 5 if this is nil.
+-- Returns a function that samples inputs of `dims` dimensions; if `dims` is nil, inputs of 4 or 5
+-- dimensions.
 local function sampler(name, dims)
    local take = args.signature(name .. [[(input: tensor, grid: tensor, interpolation_mode: integer,
       padding_mode: integer, align_corners: boolean)]])

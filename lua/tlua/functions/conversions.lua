@@ -76,9 +76,9 @@ end
 local take_array = args.signature [[asarray(data: any, dtype: any?, device: any?, copy: boolean?,
    requires_grad: boolean = false)]]
 
---- Makes a tensor from a tensor, a number or nested tables. With `copy` nil, a tensor is copied
---- only if its dtype or device changes; with true, it is always copied; with false, an error is
---- raised if a copy is necessary.
+--- Makes a tensor from a tensor, a number or nested tables. If `copy` is nil, a tensor is copied
+--- only if its dtype or device changes. If `copy` is true, it is always copied. If `copy` is false,
+--- an error is raised if a copy is necessary.
 ---@param data any
 ---@param options? {dtype: string, device: string|torch.device, copy: boolean,
 --- requires_grad: boolean}

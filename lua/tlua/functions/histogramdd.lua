@@ -8,7 +8,8 @@ local M = {}
 local signature = args.signature [[histogramdd(input: tensor, bins: integer|table, range: numbers?,
    weight: tensor?, density: boolean = false)]]
 
--- Returns the lowest and the highest edge along coordinate d; the two edges always differ.
+-- Returns the lowest and the highest edge along coordinate d. The two edges always differ, even if
+-- all points have the same coordinate.
 local function ends(points, range, d)
    local low, high
    if range then
@@ -87,9 +88,9 @@ end
 --- Counts the points (..., n) in each cell of an n-dimensional grid. With weight it sums the
 --- points' weights, and with density it normalizes the result so that the integral is 1. A cell
 --- includes its lower edges, and the last cell along a coordinate also its upper edge. bins is the
---- number of cells along each coordinate, or a list with a tensor of edges for each; range lists
---- the lowest and the highest edge of each coordinate, by default the smallest and largest values
---- of the points.
+--- number of cells along each coordinate, or a list with a tensor of edges for each coordinate;
+--- range lists the lowest and the highest edge of each coordinate, by default the smallest and
+--- largest values of the points.
 ---@param input Tensor  float32 or float64
 ---@param bins integer|integer[]|Tensor[]
 ---@param options? table  range = {low1, high1, low2, ...}, weight = Tensor (...), density = boolean

@@ -24,7 +24,8 @@ local function orthonormal(x)
    return (torch.linalg.qr(x))
 end
 
--- Returns an orthonormal basis with q columns that approximately spans the range of a tall A.
+-- Returns an orthonormal basis with q columns that approximately spans the range of A, a matrix
+-- with at least as many rows as columns.
 local function basis(A, q, niter)
    local Q = orthonormal(A:matmul(torch.randn(A:size(-1), q, {dtype = A.dtype, device = A.device})))
    for _ = 1, niter do

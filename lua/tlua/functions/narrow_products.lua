@@ -1,5 +1,5 @@
--- narrow_products.lua - products of matrices whose elements have eight bits: _int_mm of integers,
--- _scaled_mm of float8.
+-- narrow_products.lua - products of matrices whose elements have eight bits: torch._int_mm for
+-- integers and torch._scaled_mm for float8.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -60,8 +60,9 @@ local take_scaled = args.signature [[_scaled_mm(self: tensor, mat2: tensor, scal
 
 local function is_float8(t) return t.dtype:find "^float8_" and t.dtype ~= "float8_e8m0fnu" end
 
--- Returns a float8 matrix times its scale in float32. A scale is one number, or has one number for
--- each row of the first matrix, or for each column of the second one.
+-- Returns a float8 matrix times its scale in float32. A scale is one number or a matrix (rows,
+-- columns), which has one number for each row of the first matrix of the product, or for each
+-- column of the second matrix.
 local function scaled(name, t, scale, rows, columns)
    if scale.dtype ~= "float32" then args.refuse("_scaled_mm", name, "float32", scale) end
    local single = scale:numel() == 1

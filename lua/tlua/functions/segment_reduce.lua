@@ -1,4 +1,5 @@
--- segment_reduce.lua - torch.segment_reduce: sums, products and extremes of adjacent rows.
+-- segment_reduce.lua - torch.segment_reduce: sums, means, products, maxima and minima of segments,
+-- which consist of adjacent rows.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -21,9 +22,9 @@ function Extreme.backward(ctx, grad)
    return (grad / count:clamp_min(1)):index_select(1, owners) * chosen
 end
 
--- Returns the products of segments, with PyTorch's gradients. If a segment has a single NaN, the
--- gradient of that element is the product of all other elements, so NaNs are multiplied separately
--- here.
+-- Returns the products of segments, with PyTorch's gradients: if a segment has a single NaN, the
+-- gradient of that element is the product of all other elements. For that, the elements that are
+-- not NaN are multiplied first.
 local function product(rows, owners, full)
    local nan = rows:isnan()
    local rest = full:index_reduce(1, owners, rows:masked_fill(nan, 1), "prod")
@@ -53,7 +54,7 @@ function M.combine(reduce, rows, owners, n, initial, include_self)
    return (Extreme:apply(rows, owners, full, reduce, include_self or false))
 end
 
---- Returns a tensor in the dtype in which its elements are added.
+--- Converts a tensor to the dtype in which its elements are added.
 function M.wide(x)
    if x.dtype == "float16" or x.dtype == "bfloat16" then return x:float() end
    return (x:is_floating_point() or x:is_complex()) and x or x:long()
@@ -66,7 +67,8 @@ local function fail(text, ...) torch.raise(("segment_reduce: " .. text):format(.
 
 local identities <const> = {sum = 0, mean = 0, prod = 1, max = -math.huge, min = math.huge}
 
--- Checks the values of lengths or offsets, which waits for the device.
+-- Checks the values of the tensor `list`, lengths or offsets. The program must wait for the device
+-- to read them.
 local function check(a, list, n)
    if a.lengths then
       if list:lt(0):any():item() or list:gt(n):any():item() then
@@ -88,8 +90,8 @@ local function check(a, list, n)
 end
 
 --- Reduces adjacent elements along an axis: the first lengths[1] elements give the first result,
---- and so on. An empty segment gives `initial`; without it, a sum of 0, a product of 1, a maximum
---- of -inf, a minimum of inf, and a mean of NaN.
+--- and so on. The result for an empty segment is `initial`. If `initial` is not given, the sum is
+--- 0, the product 1, the maximum -inf, the minimum inf, and the mean NaN.
 ---
 ---     local x = torch.tensor {1.0, 2.0, 3.0, 4.0}
 ---     print(torch.segment_reduce(x, "max", {lengths = torch.tensor {3, 1}}))

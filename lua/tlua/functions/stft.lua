@@ -134,7 +134,8 @@ local function overlapped(frames, hop)
    return sum:reshape(batch, length)
 end
 
--- Adds up frames as `overlapped` does; the frames may be complex.
+-- Adds up frames as `overlapped` does. The frames may be complex: their real and imaginary parts
+-- are added up separately.
 local function overlapped_any(frames, hop)
    if not frames:is_complex() then return overlapped(frames, hop) end
    local real, imag = overlapped(torch.real(frames), hop), overlapped(torch.imag(frames), hop)
@@ -176,7 +177,7 @@ local function frames_of(a, onesided)
 end
 
 -- The frames cover `covered` numbers, including the padding. Returns the first and the last
--- position of the signal among these numbers.
+-- position of the signal without the padding among these numbers.
 local function range_of(a, covered)
    local first = a.center and a.n_fft // 2 or 0
    local last = a.length and first + a.length or a.center and covered - a.n_fft // 2 or covered

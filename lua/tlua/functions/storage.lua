@@ -59,7 +59,7 @@ function M.storage(tensor) return of(tensor, false) end
 ---@return boolean
 function M.is_storage(value) return torch.isinstance(value, UntypedStorage) end
 
--- Returns whether two tensors have the same memory, sizes and strides.
+-- Returns whether two tensors share memory and have the same sizes and strides.
 function M.is_set_to(self, tensor)
    local function same(a, b)
       for i = 1, #a do
@@ -139,8 +139,8 @@ function TypedStorage:__init()
    torch.raise "TypedStorage: expected x:storage(), or torch.FloatStorage(size) and the like"
 end
 
--- Returns a value such as torch.FloatStorage: a constructor that takes a size or a list, and a
--- class for isinstance.
+-- Returns a value such as torch.FloatStorage: it can be called with a size or a list to make a
+-- storage, and torch.isinstance accepts it as a class.
 local function of_dtype(name, dtype)
    return setmetatable({}, {
       __call = function(_, ...) return make(TypedStorage, dtype, name, ...) end,

@@ -13,8 +13,8 @@ local dtypes <const> = {
    IntTensor = "int32", LongTensor = "int64", BoolTensor = "bool",
 }
 
--- Returns a tensor that shares the elements of x, as PyTorch's constructors do when their argument
--- is a tensor.
+-- Returns a view of x, since PyTorch's constructors return a tensor that shares the elements of a
+-- tensor argument. Raises an error if x has another dtype or kind of device.
 local function alias(name, x, dtype, kind)
    local fits = (not dtype or x.dtype == dtype) and (not kind or x.device.type == kind)
    if not fits then
@@ -24,7 +24,8 @@ local function alias(name, x, dtype, kind)
    return x:view_as(x)
 end
 
--- Calls torch.tensor or torch.empty, and makes their errors name the constructor.
+-- Calls `operator`, which is torch.tensor or torch.empty. In an error, the constructor's name
+-- replaces the operator's.
 local function make(name, operator, data, options)
    local ok, result = pcall(torch[operator], data, options)
    if ok then return result end

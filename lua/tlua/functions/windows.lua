@@ -13,7 +13,7 @@ local function take(name, own)
    return args.signature(text:format(name, own or "", options))
 end
 
--- Returns the options for the function of torch.signal.windows that computes the window.
+-- Returns the table of options for the function of torch.signal.windows that computes the window.
 local function options_of(a)
    return {sym = not a.periodic, dtype = a.dtype, device = a.device,
       requires_grad = a.requires_grad}

@@ -22,7 +22,7 @@ local function replace(self, i, value)
    rawset(self, i, value)
 end
 
--- Returns the metatable of lists whose item i `read(list, i)` returns.
+-- Returns the metatable of lists that compute item i by read(list, i).
 local function kind(read)
    return {__len = length, __pairs = each, __newindex = replace, __index = function(self, i)
       if math.type(i) == "integer" and i >= 1 and i <= self.count then return read(self, i) end

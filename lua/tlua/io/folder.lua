@@ -20,8 +20,9 @@ function M.kinds(path)
    return kinds
 end
 
--- Returns the names in a folder by kind ("d": folders, "l": links to folders, "f": all other
--- entries), or nil and a message.
+-- Returns the names of a folder's entries as a table of three lists: `d` has the folders, `l` the
+-- links to folders, and `f` all other entries. Returns nil and a message if the folder cannot be
+-- read.
 local function names(path)
    local kinds, message = M.kinds(path)
    if not kinds then return nil, message end

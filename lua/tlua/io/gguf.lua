@@ -1,6 +1,6 @@
 -- gguf.lua - reads GGUF files (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): metadata
--- and tensors; quantized tensors become float32. The file lists the sizes of a shape in reverse;
--- here the number of rows comes first, as in other formats.
+-- and tensors; quantized tensors become float32. The file lists the sizes of a shape with the
+-- number of rows last; this file's functions put it first, as other formats do.
 
 local torch = require "tlua"
 local compact = require "tlua.io.compact"
@@ -23,8 +23,8 @@ local names <const> = {[9] = "Q8_1", [15] = "Q8_K", [16] = "IQ2_XXS", [17] = "IQ
    [18] = "IQ3_XXS", [19] = "IQ1_S", [21] = "IQ3_S", [22] = "IQ2_S", [29] = "IQ1_M",
    [34] = "TQ1_0", [35] = "TQ2_0", [39] = "MXFP4"}
 
--- Reads a count of items, each of which takes at least `least` bytes. Refuses a count of more items
--- than the rest of the file can hold.
+-- Reads a count of items, each of which takes at least `least` bytes. Raises an error for a count
+-- of more items than the rest of the file can hold.
 local function read_count(s, least)
    local n = s:unpack "<i8"
    if n < 0 or n > (s.size - s.at + 1) // least then
@@ -37,8 +37,8 @@ local function read_string(s) return s:text(read_count(s, 1)) end
 
 local window <const> = 1 << 16 -- the number of bytes that are read at a time
 
--- Reads `count` strings, and passes lists of them to `add`. Most are unpacked from windows of the
--- file.
+-- Reads `count` strings, and passes lists of them to `add`. Windows of the file, `window` bytes
+-- long, are read at once, and most strings are unpacked from a window.
 local function read_strings(s, count, add)
    local left = count
    while left > 0 do
@@ -55,7 +55,7 @@ local function read_strings(s, count, add)
       s.at = first + at - 1
       if n < left and (at + window // 2 <= #text + 1 or at == 1) then
          n = n + 1
-         list[n] = read_string(s) -- the string is longer than a window, or damaged
+         list[n] = read_string(s) -- the string is longer than the window, or damaged
       end
       add(list)
       left = left - n
@@ -74,7 +74,7 @@ local function read_numbers(s, format, count)
    return list
 end
 
--- The number of items from which a list may be compact.
+-- A list with at least this many items is stored compactly (compact.lua) if the caller allows it.
 local long <const> = 1024
 
 local function read_list(s, of, count)
@@ -125,8 +125,9 @@ local function read_info(s)
    return info
 end
 
--- Adds the layout and the number of bytes in a row to a quantized tensor's description. Checks that
--- the tensor lies within the file.
+-- Completes a tensor's description: adds the position of its first byte, and its dtype or, for a
+-- quantized tensor, its layout and the number of bytes in a row. Checks that the tensor lies within
+-- the file.
 local function complete(s, info, data)
    info.first = data + info.offset
    if info.offset < 0 or info.first > s.size + 1 or info.first < data then
@@ -161,7 +162,7 @@ end
 --- Reads a file's metadata and the descriptions of its tensors: name, shape, first (the position of
 --- the first byte), dtype or layout; for a layout of quantized blocks also rows and row_bytes.
 ---@param bytes Tensor  (n) uint8
----@param is_compact? boolean  whether long lists in the metadata are those of compact.lua
+---@param is_compact? boolean  whether long lists in the metadata are compact lists (compact.lua)
 ---@return io.Source source
 ---@return table[] infos
 ---@return table<string, any> metadata

@@ -24,8 +24,8 @@ local function read_header(s)
    return dtype, shape
 end
 
---- Returns the uncompressed size of a gzip file according to the IDX header inside. The reader
---- uncompresses no more bytes than that.
+--- Returns the number of bytes that an IDX file inside a gzip file has by its IDX header. The
+--- reader uncompresses no more bytes than this number.
 ---@param packed Tensor  (n) uint8
 ---@return integer
 function M.unpacked_size(packed)

@@ -6,7 +6,8 @@ local args = require "tlua.args"
 
 local M = {}
 
-local JPEG_SIDE <const> = 65535 -- the format stores sizes in 16 bits
+-- the largest width and height in pixels, since the format stores sizes in 16 bits
+local JPEG_SIDE <const> = 65535
 
 -- Returns an image's pixels, (height, width, channels), contiguous on the CPU, or nil and a
 -- message. `channels` maps each allowed number of channels to true; `listed` describes these

@@ -73,8 +73,8 @@ end
 
 -- Loading ---------------------------------------------------------------------------------------
 
--- Replaces each tensor in nested tables by the result of put(tensor, "cpu"). No tensor occurs twice
--- in the tables.
+-- Replaces each tensor in nested tables by the result of put(tensor, "cpu"). The function does not
+-- look for tensors that occur twice, because none does.
 local function place_all(value, put)
    if torch.is_tensor(value) then return put(value, "cpu") end
    if type(value) ~= "table" then return value end
@@ -82,8 +82,8 @@ local function place_all(value, put)
    return value
 end
 
--- Returns the object in an open safetensors file, and the file's metadata without this library's
--- own entry. On failure returns a message.
+-- Returns the object in an open safetensors file, and the file's metadata without the entry that
+-- this library has added. On failure returns nil and a message.
 local function read_own(file, a)
    local tensors, metadata = safetensors.read(file, a.path, a.mmap)
    if not tensors then return metadata end

@@ -8,7 +8,8 @@ local zip = require "tlua.io.zip"
 
 local M = {}
 
--- Maps a kind and a size in bytes to the dtype as which elements are read.
+-- Maps a kind and a size in bytes, such as "f4", to the dtype of the tensor into which elements are
+-- read.
 local dtypes <const> = {
    f2 = "float16", f4 = "float32", f8 = "float64", i1 = "int8", i2 = "int16", i4 = "int32",
    i8 = "int64", u1 = "uint8", b1 = "bool", u2 = "uint16", u4 = "uint32", u8 = "uint64",

@@ -3,11 +3,11 @@
 --
 -- The machine builds tensors, tables, numbers, strings and booleans, and nothing else. Classes and
 -- functions that `rebuild.lua` does not list are refused, and no code from the file is run.
--- Classes, storages and marks are objects with the metatable `rebuild.Special`. A file's data
--- cannot have this metatable, and such objects cannot get into the result. Each step consumes at
--- least a byte of the pickle. A step that takes longer, such as copying a list, is charged for its
--- work, and the sum of all charges must not exceed the length of the pickle. So time and memory are
--- at most proportional to that length.
+-- Classes, storages and the marks on the stack are objects with the metatable `rebuild.Special`.
+-- Data from the file cannot have this metatable, and objects with this metatable cannot get into
+-- the result. Each step consumes at least a byte of the pickle. A step that takes longer, such as
+-- copying a list, is charged for its work, and the sum of all charges must not exceed the length of
+-- the pickle. So time and memory are at most proportional to that length.
 --
 -- Dictionaries become tables; lists, tuples and sets become sequences; None is left out.
 
@@ -73,7 +73,8 @@ function Machine:pop_to_mark()
    return list
 end
 
--- Returns whether a value is one of the machine's own objects or a tuple that holds one.
+-- Returns whether a value is one of the machine's own objects, such as a class or a storage, or a
+-- tuple that contains such an object.
 function Machine:is_inner(value)
    return getmetatable(value) == Special or self.kind[value] == "inner"
 end
@@ -269,8 +270,8 @@ local steps = {
 }
 steps["\x90"] = steps.e
 
--- Marks the tables for which the rules of kinds.lua give the wrong kind, so that saving them again
--- gives the same file.
+-- Marks each table whose kind (list or dictionary) the rules of kinds.lua would not recognize, so
+-- that saving the table again gives the same file.
 local function mark_kinds(m)
    for value, kind in pairs(m.kind) do
       if kind == "dict" then

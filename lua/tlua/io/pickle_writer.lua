@@ -126,8 +126,8 @@ local function put_tuple(out, list)
    keep(out, out.number, list)
 end
 
--- Refuses a dictionary with both true and 1, or both false and 0, as keys, since these keys are
--- equal in Python.
+-- Raises an error for a dictionary that has both true and 1, or both false and 0, as keys, because
+-- these keys are equal in Python.
 local function check_keys(out, dict)
    local twice = dict[true] ~= nil and dict[1] ~= nil or dict[false] ~= nil and dict[0] ~= nil
    if twice then out:fail "keys that are equal in Python, true and 1 or false and 0" end

@@ -18,7 +18,8 @@ local function adler32(text)
    return b << 16 | a
 end
 
--- Wraps text in zlib's format (RFC 1950), in stored blocks of at most 65,535 bytes.
+-- Puts text into zlib's format (RFC 1950) without compression, as stored blocks of at most 65,535
+-- bytes.
 local function stored(text)
    local parts = {"\x78\x01"}
    for from = 1, math.max(#text, 1), 65535 do
@@ -31,7 +32,7 @@ local function stored(text)
    return table.concat(parts)
 end
 
--- Compresses text in zlib's format, if zlib is installed.
+-- Compresses text in zlib's format. If zlib is not installed, stores the text without compression.
 local function compressed(text)
    local bytes = torch.io.deflate(text, torch.empty(0, {dtype = "uint8", device = "cpu"}))
    if not bytes then return stored(text) end

@@ -58,7 +58,7 @@ function M.read(bytes, mapped, place)
    if order and source.new(order):text(order:numel()) ~= "little" then
       source.fail "the checkpoint is of a big-endian machine"
    end
-   local loaded = {} -- maps each key to {tensor, dtype, n}
+   local loaded = {} -- maps each storage's key to {tensor, dtype, number of elements}
    local function storage(key, dtype, n, location)
       local known = loaded[key]
       if not known then

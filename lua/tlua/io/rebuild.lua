@@ -24,7 +24,8 @@ M.storages = {
    complex64 = "ComplexFloatStorage", complex128 = "ComplexDoubleStorage",
 }
 
--- Maps the dtypes that have no such class, since their storages are of bytes, to their widths.
+-- Maps dtypes for which PyTorch has no storage class to the widths of their elements in bytes.
+-- Their storages have bytes as elements.
 local untyped <const> = {
    float8_e4m3fn = 1, float8_e5m2 = 1, float8_e4m3fnuz = 1, float8_e5m2fnuz = 1,
    float8_e8m0fnu = 1, uint16 = 2, uint32 = 4, uint64 = 8,
@@ -47,7 +48,7 @@ end
 
 local max_dims <const> = 16
 
--- Checks and copies a tuple of sizes or strides.
+-- Checks a tuple of sizes or strides, and returns a copy of it as a list.
 local function check_sizes(m, tuple, what)
    local n = m.kind[tuple] and m.length[tuple] or #(m.kind[tuple] and tuple or {})
    if not m.kind[tuple] or n > max_dims then source.fail("a tensor's %s is no tuple", what) end
@@ -202,7 +203,8 @@ known["collections OrderedDict"] = function(m, pairs_of)
    return dictionary
 end
 
--- Returns a function that returns its argument, for Counter(dict) and set(list).
+-- Returns a function that returns its argument, which must be a container of the given kind, or a
+-- new container without an argument. It is used for Counter(dict) and set(list).
 local function itself(kind)
    return function(m, value)
       if value == nil then

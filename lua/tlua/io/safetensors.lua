@@ -178,7 +178,8 @@ local function read_header(file)
    end
    local size = file:seek("end")
    if not size or not file:seek("set", 8) then return nil, "the file has no known length" end
-   local length = string.unpack("<i8", prefix) -- lengths of 2^63 and more are negative in Lua
+   -- A length of 2^63 or more is read as a negative number, and refused.
+   local length = string.unpack("<i8", prefix)
    if length < 0 or length > max_header or length > size - 8 then
       return nil, ("not a safetensors file, or a damaged one: it has %d bytes, and its header "
          .. "should have %s"):format(size, length < 0 and "more than 2^63" or length)
@@ -233,8 +234,8 @@ end
 
 -- Writing ------------------------------------------------------------------------------------
 
--- Sorts entries by element size, largest first, so that all data are aligned. Returns nil and a
--- message if the format lacks a dtype.
+-- Sorts entries by the size of an element, the largest first, so that the data of every tensor are
+-- aligned. Returns nil and a message if the format lacks a dtype.
 local function sorted(entries)
    local list = {}
    for i, entry in ipairs(entries) do

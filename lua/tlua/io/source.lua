@@ -63,7 +63,7 @@ function M.new(bytes)
    return setmetatable({bytes = bytes, size = bytes:numel(), at = 1}, Source)
 end
 
---- Returns the next n bytes as a string.
+--- Returns the next n bytes as a string, and advances the position.
 function Source:text(n)
    if n < 0 or n > self.size - self.at + 1 then
       M.fail("byte %d: expected %d more bytes, got %d", self.at, n, self.size - self.at + 1)
@@ -73,7 +73,7 @@ function Source:text(n)
    return text
 end
 
---- Reads the next value in a format of string.unpack.
+--- Reads the next value in a format of string.unpack, and advances the position.
 function Source:unpack(format)
    return (string.unpack(format, self:text(string.packsize(format))))
 end

@@ -4,7 +4,8 @@ local torch = require "tlua"
 
 local M = {}
 
--- Maps a sparse tensor's table of components to the list that M.tensors has returned for it.
+-- Maps a sparse tensor's table of components to the list of dense tensors that M.tensors has
+-- returned for it.
 local written = setmetatable({}, {__mode = "k"})
 
 --- Returns the dense tensors that represent a sparse tensor in a file, in PyTorch's order: first

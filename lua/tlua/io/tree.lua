@@ -95,7 +95,8 @@ local function flatten_table(value, path, state)
    return node
 end
 
--- Flattens a sparse tensor: its components become tensors of the file.
+-- Flattens a sparse tensor: the tensors that it consists of, such as positions and values, become
+-- tensors of the file.
 local function flatten_sparse(p, path, state)
    local node = {layout = p.layout, size = json.as_array(table.move(p.size, 1, #p.size, 1, {})),
       coalesced = p.coalesced}

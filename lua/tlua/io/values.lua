@@ -10,7 +10,7 @@ local function fault_of(tensor, takes)
    local parts, version = torch._sparse_parts(tensor)
    if parts and not version then return "the tensor was released" end
    if parts then
-      -- checks positions that were changed in place
+      -- reading the parts also checks positions that were changed in place
       tensor = require "tlua.sparse.value".parts(tensor).values
    end
    local meta = getmetatable(tensor)

@@ -38,8 +38,8 @@ local function find_list(s)
    return s:unpack "<i8" + 1, length, count
 end
 
--- Reads the sizes and the offset of a large file. If all bits of a field of the entry are set, the
--- field's value is in the extra field.
+-- Reads the sizes and the offset of a large file inside the zip file. If all bits of one of these
+-- fields of the entry are set, its value is in the entry's extra field.
 local function read_large(extra, entry)
    local at = 1
    while at + 3 <= #extra do

@@ -41,7 +41,8 @@ local function parameters_of(fn)
    return names
 end
 
--- Returns the positions of the arguments that the kernel changes in place.
+-- Returns the positions of the kernel's parameters that are named in `mutates`, the arguments that
+-- the kernel changes in place. Raises an error for an unknown name.
 local function mutated_positions(op, mutates, fn)
    local positions = {}
    local names = parameters_of(fn)
@@ -189,8 +190,8 @@ local function kernel_for(op, kind)
       or "are some for " .. table.concat(known, ", ")))
 end
 
--- Returns the function that replaces the operator on a kind of device, or nil if the operator has a
--- kernel.
+-- Returns the function, set by register_composite, that runs in place of a kernel on a kind of
+-- device. Returns nil if the operator has a kernel for the device, or no such function.
 local function composite_for(op, kind)
    if op.kernels[kind] or op.kernels.any or kind == "meta" and op.fake then return nil end
    return op.composite
@@ -204,8 +205,8 @@ local function versions(given)
    return seen
 end
 
--- Raises an error if the kernel breaks autograd's assumptions: arguments keep their values, and
--- results are new tensors.
+-- Raises an error if the kernel breaks an assumption of autograd: that arguments which are not
+-- named in mutates_args keep their values, and that results are new tensors.
 local function check_results(op, given, before, results)
    for i, version in pairs(before) do
       if given[i]._version ~= version and not op.mutated[i] then
@@ -323,7 +324,7 @@ function CustomOp:_run(given)
    local level, size = innermost(given)
    if level then
       if self.batch_rule then return call_batched(self, given, level, size) end
-      -- vmap then calls the mapped function for each example
+      -- The error makes vmap call the mapped function for each example.
       torch.raise(("%s: vmap has no rule for it"):format(self.name))
    end
    if torch._spans_seen() then

@@ -29,12 +29,13 @@ local function names_of(list)
    return names
 end
 
--- Makes a namespace of torch.ops, in which reading an operator that does not exist is an error.
+-- Makes a namespace of torch.ops with the operators in `own`. Reading an operator that does not
+-- exist raises an error.
 local function new_namespace(space, own)
    own = own or {}
    namespaces[space] = own
    return setmetatable({}, {
-      names = own, -- torch.has reads these names
+      names = own, -- the function torch.has reads this field
       __index = function(_, name)
          if own[name] then return own[name] end
          torch.raise(("torch.ops.%s has no operator %s%s"):format(space, tostring(name),
@@ -121,7 +122,8 @@ local take = args.signature [[library.custom_op(name: string, fn: callable?, mut
 function M.custom_op(name, ...)
    local fn, options = ...
    if select("#", ...) == 2 and args.is_callable(options) and not args.is_callable(fn) then
-      fn, options = options, fn -- the call was custom_op(name, options, fn)
+      -- the arguments were (name, options, fn), since the options may come before the function
+      fn, options = options, fn
    elseif type(fn) == "table" and not args.is_callable(fn) and options == nil then
       fn, options = nil, fn
    end

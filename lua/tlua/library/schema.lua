@@ -98,8 +98,9 @@ local function to_value(text)
    return list, true
 end
 
--- Returns a type without its alias annotation, whether its argument is written to, and whether it
--- is optional.
+-- Reads a type such as "Tensor(a!)?". Returns the type without the annotation in parentheses and
+-- the question mark, whether the annotation says that the argument is changed, and whether the
+-- argument is optional.
 local function read_type(text)
    local alias = text:match "%(([^)]*)%)"
    local plain = trim((text:gsub("%([^)]*%)", "")))

@@ -48,8 +48,9 @@ local take = args.signature [[masked.masked_tensor(data: tensor, mask: tensor,
 
 --- Makes a MaskedTensor of copies of data and mask. Elements at which the mask is false are left
 --- out of reductions and print as `--`. Operators of one tensor apply to the data; for operators of
---- two, both must have the same mask. The methods are those of tensors, and get_data(), get_mask()
---- and to_tensor(value), which replaces the elements that are left out.
+--- two, both must have the same mask. A MaskedTensor has the methods of a tensor, and also
+--- get_data(), get_mask() and to_tensor(value), which returns a dense tensor with `value` in place
+--- of the elements that are left out.
 ---
 ---     local x = torch.tensor {1.0, -4.0, 9.0}
 ---     local m = torch.masked.masked_tensor(x, x:gt(0))
@@ -126,7 +127,7 @@ define("item", function(x)
    return value
 end)
 
--- Functions that rearrange data and mask in the same way.
+-- These functions rearrange the elements of a tensor. They rearrange data and mask in the same way.
 for name in ([[view reshape flatten unflatten transpose permute movedim squeeze unsqueeze select
    narrow expand expand_as t swapaxes swapdims flip roll]]):gmatch "%S+" do
    define(name, function(x, ...)
@@ -173,7 +174,8 @@ for name in wrapped.unary:gmatch "%S+" do
    end
 end
 
--- Returns the mask of a result of the given shape.
+-- Returns the mask of an operator's result, which has the given shape: that of p or q, the parts of
+-- the operator's masked arguments. Raises an error if both have masks and the masks differ.
 local function common_mask(name, p, q, shape)
    if p and q and not kind.same(p, q) then
       torch.raise(("%s: expected masked tensors with the same mask"):format(name))
@@ -207,7 +209,8 @@ end, false)
 
 -- Reductions --------------------------------------------------------------------------------------
 
--- Returns the mask of a reduction's result: true where at least one element is not left out.
+-- Returns the mask of a reduction's result. It is true where at least one of the reduced elements
+-- is not left out.
 local function any_of(mask, dim, keepdim)
    if dim == nil then
       local any = mask:any()
@@ -221,7 +224,7 @@ local function any_of(mask, dim, keepdim)
    return mask:any(dim, {keepdim = keepdim})
 end
 
--- Returns dim, keepdim and the options from the arguments of a reduction.
+-- Reads the arguments of a reduction. Returns dim, keepdim and the table of options.
 local function read(...)
    local given = table.pack(...)
    local last = given[given.n]

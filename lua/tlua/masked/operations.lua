@@ -42,7 +42,8 @@ local function input_and_mask(who, input, given, name)
    return data, mask
 end
 
--- Returns a copy of x in which `value` replaces the elements at which the mask is false.
+-- Returns a copy of x in which `value` replaces the elements at which the mask is false; without a
+-- mask, returns x.
 local function filled(x, mask, value)
    if not mask then return x end
    return torch.where(mask, x, torch.full({}, value, {dtype = x.dtype, device = x.device}))
@@ -118,9 +119,9 @@ local function spread(x)
       {is_coalesced = true}):to_dense()
 end
 
--- Reductions of sparse tensors. Elements that a tensor does not store are left out if there is no
--- mask, and count as 0 if there is one, as in PyTorch. A result stores an element wherever at least
--- one element is not left out.
+-- The reductions that accept sparse tensors. As in PyTorch, elements that a tensor does not store
+-- are left out if there is no mask, but count as 0 if there is a mask. The result stores an element
+-- wherever at least one element is not left out.
 local takes_sparse <const> = {sum = true, prod = true, amax = true, amin = true, mean = true}
 
 local function of_sparse(who, fn, a)
@@ -137,7 +138,8 @@ local function of_sparse(who, fn, a)
    return sparse:to_sparse {layout = a.input.layout}
 end
 
--- Defines a reduction over any dimensions: fn(input, mask, dims, keepdim, a).
+-- Defines masked[name], a reduction over any dimensions, which returns fn(input, mask, dims,
+-- keepdim, all arguments). `own` is the signature of parameters that only this reduction has.
 local function reduction(name, fn, own)
    local who = "masked." .. name
    local take = args.signature(("%s(input: tensor, %sdim: integers?, keepdim: boolean = false, "
@@ -240,7 +242,7 @@ local function variance(x, mask, dims, keepdim, a, who)
    local square = x:is_complex() and torch.real(distance * distance:conj()) or distance:square()
    local total = sum_over(square, dims, keepdim, square.dtype)
    local rest = (count:reshape(total.shape) - correction):clamp_min(0)
-   return (total / rest):to(total.dtype) -- `rest` is float32 if the correction has a fraction
+   return (total / rest):to(total.dtype) -- `rest` is float32 if the correction is not an integer
 end
 
 --- Returns the variance, or the standard deviation, of the elements at which the mask is true.
@@ -289,7 +291,7 @@ local take_median = args.signature [[masked.median(input: tensor, dim: dim = -1,
    keepdim: boolean = false, dtype: string?, mask: tensor?)]]
 
 --- Returns the lower median of the elements that are not NaN and at which the mask is true; NaN if
---- none is left, which is an error for integers.
+--- all elements are left out. For integers, this is an error, since they have no NaN.
 ---@param input Tensor  or a MaskedTensor
 ---@param dim? integer  the last one unless given
 ---@param options? {keepdim?: boolean, dtype?: string, mask?: Tensor}

@@ -6,7 +6,7 @@ local checked = require "tlua.checked"
 local class = require "tlua.class"
 local package_of = require "tlua.multiprocessing.package_of"
 
--- started processes reach package_of.run by this field, torch.multiprocessing._run
+-- the processes that spawn starts call this function
 local M = {_run = package_of.run}
 
 -- Puts a text in single quotes for the shell.
@@ -66,7 +66,8 @@ function ProcessContext:__init(folder, pipe, nprocs)
    running[self] = true
 end
 
--- Returns the number and the error of the rank that failed first.
+-- Returns the number and the error message of the rank that failed first, or nil if no rank has
+-- failed.
 local function first_error(folder, n)
    local rank, when, text
    for i = 0, n - 1 do
@@ -90,7 +91,8 @@ function ProcessContext:join(timeout)
    end
    if not self.pipe then return true end
    local deadline = torch.io.clock() + (timeout or math.huge)
-   while not exists(self.folder .. "/ended") do -- closing the pipe earlier would end the processes
+   -- The processes would end if the pipe were closed earlier.
+   while not exists(self.folder .. "/ended") do
       if torch.io.clock() >= deadline then return false end
       torch.distributed._sleep(0.01)
    end
@@ -109,7 +111,8 @@ local take = args.signature [[multiprocessing.spawn(fn: callable, args: table?, 
 local options <const> = {args = true, nprocs = true, join = true, daemon = true,
    start_method = true}
 
--- Refuses a table of misspelt options, which would be taken for the arguments.
+-- Raises an error for a table of options with a misspelt name, which would otherwise be taken for
+-- the function's arguments.
 local function check_arguments(arguments)
    for key in pairs(arguments) do
       if type(key) == "string" and key ~= "n" then

@@ -6,7 +6,7 @@ local torch = require "tlua"
 
 local M = {}
 
--- Reads a number in a format of fixed length.
+-- Reads a number that is stored in a binary format of fixed length (string.unpack).
 local function read_number(file, format)
    return (string.unpack(format, file:read(string.packsize(format))))
 end
@@ -27,7 +27,7 @@ local function read_tensor(file)
    return t
 end
 
---- Writes a folder's files.
+--- Writes the files that pass a function and its arguments into a folder.
 ---@param folder string
 ---@param fn function
 ---@param arguments table  a list; `n` is its length if it may contain nil

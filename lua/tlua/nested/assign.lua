@@ -15,8 +15,8 @@ local function check_positions(who, d, positions, most)
    end
 end
 
--- Converts indices of the batch, of the dimensions before the ragged one and of the ragged
--- dimension to indices of p.values.
+-- Converts the indices of a nested tensor's dimensions, from the batch to the ragged dimension
+-- p.dim, to indices of the dimensions of p.values.
 local function row_indices(who, p, indices)
    local device, ragged = p.values.device, p.ragged
    local batch, rows = table.unpack(torch.broadcast_tensors(indices[1], indices[p.dim]))
@@ -28,7 +28,7 @@ local function row_indices(who, p, indices)
    return list
 end
 
--- Returns the values of a nested tensor after an index_put.
+-- Returns the values of the nested tensor x after index_put has assigned to some of its elements.
 local function put(who, x, indices, values, ...)
    local p = parts(x)
    if not p then kind.unsupported(who .. " with nested indices or values") end

@@ -1,5 +1,5 @@
 -- layers.lua - convolutions and pooling of nested tensors (batch, ragged, channels, sizes...): each
--- row of a sequence is an image, such as a frame of a film, and no kernel crosses rows.
+-- row of a sequence is a separate image, such as a frame of a film.
 
 local torch = require "tlua"
 local V = require "tlua.nested.value"

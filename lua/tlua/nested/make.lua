@@ -151,7 +151,7 @@ function M.as_nested_tensor(...)
    return V.new(ts:contiguous():flatten(1, 2), V.ragged(nil, lengths), 2)
 end
 
--- Returns a list of integers from a tensor of one dimension.
+-- Converts a tensor of one dimension to a list of integers.
 local function to_list(who, name, x, values)
    dense(who, name, x)
    if x:dim() ~= 1 or x.dtype ~= "int64" and x.dtype ~= "int32" then

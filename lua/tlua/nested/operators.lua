@@ -11,7 +11,8 @@ local define <const>, parts <const> = kind.define, kind.parts
 
 -- Elementwise -------------------------------------------------------------------------------------
 
--- Returns a tensor that broadcasts to p.values as t does to the nested tensor.
+-- Returns a tensor that broadcasts with p.values in the way in which t broadcasts with the nested
+-- tensor p.
 local function lift(who, t, p)
    local q = parts(t)
    if q then
@@ -26,7 +27,7 @@ local function lift(who, t, p)
       args.refuse(who, "other", "a dense or nested tensor", t)
    end
    local n, m, b = p.values:dim() + 1, t:dim(), #p.ragged.lengths
-   local at = m - (n - p.dim) -- the dimension of t that broadcasts with the ragged one
+   local at = m - (n - p.dim) -- the dimension of t that is aligned with the ragged dimension
    if at < 1 then return t end
    local own = m == n and t:size(1) or 1
    local padded = m == n and t:size(at) == p.ragged.most and own == b and not p.ragged.holes
@@ -40,7 +41,8 @@ local function lift(who, t, p)
    return t:squeeze(at):movedim(1, at - 1):index_select(at - 1, V.owners(p))
 end
 
--- Calls an elementwise function, and wraps its results.
+-- Calls an elementwise function with the values of its nested arguments, and makes nested tensors
+-- of its results.
 local function pointwise(who, fn, ...)
    local given, p = table.pack(...), nil
    for i = 1, given.n do p = p or parts(given[i]) end
@@ -134,8 +136,9 @@ local function limits(name, x)
    return info.min, info.max
 end
 
--- Reductions by name. Their arguments are the rows of all sequences (rows, ...), the number of each
--- row's sequence, the number of sequences, and their lengths.
+-- Functions that reduce each sequence, by name. Their arguments are the rows of all sequences
+-- (rows, ...), for each row the number of its sequence (`owners`), the number of sequences, and the
+-- sequences' lengths.
 local along = {}
 function along.sum(rows, owners, b)
    return segments.combine("sum", segments.wide(rows), owners, b)
@@ -181,7 +184,8 @@ end
 
 -- Reductions --------------------------------------------------------------------------------------
 
--- Returns the positional arguments as a list, and a copy of the table of options or nil.
+-- Reads the arguments of a reduction. Returns the positional arguments as a list, and a copy of the
+-- table of options, or nil if there is none.
 local function read(...)
    local given = table.pack(...)
    local last, options = given[given.n], nil
@@ -205,7 +209,9 @@ local function call(fn, x, given, first, options)
    return fn(x, table.unpack(list, 1, n))
 end
 
--- Wraps the results of a reduction of the values along dense dimensions.
+-- Makes nested tensors of the results of a reduction of p.values along dense dimensions. `removed`
+-- is the number of reduced dimensions before the ragged dimension, which is smaller by this number
+-- unless the dimensions are kept.
 local function rewrap(p, removed, ...)
    local results = table.pack(...)
    for i = 1, results.n do
@@ -239,8 +245,8 @@ local function variances(name, p, options)
    return result:unsqueeze(2):movedim(2, p.dim)
 end
 
--- Cumulative functions along the ragged dimension. They are computed on a padded batch, since later
--- rows do not change earlier results.
+-- Cumulative functions along the ragged dimension. They are computed on a padded batch: the padding
+-- comes after the rows of a sequence, so it does not change their results.
 local prefixes <const> = {cumsum = true, cumprod = true, logcumsumexp = true, cummax = true,
    cummin = true}
 
@@ -433,8 +439,9 @@ local function softmax(p, dtype, logarithm)
    local ragged, b = p.ragged, #p.ragged.lengths
    local x = dtype and p.values:to(dtype) or p.values
    if not x.dtype:find "float" then args.refuse("softmax", "input", "a floating dtype", x) end
-   -- Sequences of similar lengths are padded to a dense batch. Empty sequences are not padded,
-   -- because each would give a row of NaN.
+   -- Sequences of similar lengths are padded to a dense batch for softmax and similar functions.
+   -- This is not done if a sequence is empty, because its row would consist of padding alone and
+   -- give NaN.
    if b > 0 and ragged.least > 0 and b * ragged.most <= 4 * ragged.total then
       local padded = V.pad({values = x, ragged = ragged, dim = p.dim}, -math.huge, ragged.most)
       local fn = logarithm and torch.log_softmax or torch.softmax
@@ -456,7 +463,7 @@ local ragged_softmax <const> = {
    softmin = function(p, dtype) return softmax(parts(kind.like(p, -p.values)), dtype) end,
 }
 
--- Functions along one dimension, with the position of the argument `dim`.
+-- Functions along one dimension, each with the position of its argument `dim`.
 for name, at in pairs {softmax = 1, log_softmax = 1, softmin = 1, glu = 1, normalize = 2} do
    local fn = wrapped.of(name)
    define(name, function(x, ...)

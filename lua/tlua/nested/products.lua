@@ -28,7 +28,7 @@ local function refuse(a, b)
       .. "a dense matrix or a batch of them fits a dense dimension", shown(a), shown(b))
 end
 
--- Multiplies each sequence of a by the matrix of the same number in `list`.
+-- Multiplies sequence i of a by the matrix list[i]. Returns the list of products.
 local function products(a, list)
    local results = {}
    for i, x in ipairs(V.sequences(a)) do results[i] = x:matmul(list[i]) end
@@ -98,7 +98,8 @@ local function groups_of(queries, keys)
    return list
 end
 
--- Computes attention for one group of sequences at a time. Returns the values of the result.
+-- Computes attention for one group of sequences of equal lengths at a time. Returns the values of
+-- the nested result.
 local function grouped(groups, p, q, v, options)
    local order, starts, at, d = {}, {}, 1, p.dim - 1
    for _, group in ipairs(groups) do

@@ -8,7 +8,8 @@ local V = require "tlua.nested.value"
 local fail <const>, kind <const> = V.fail, V.kind
 local define <const>, parts <const> = kind.define, kind.parts
 
--- Returns the components, the dimension counted from 1, and the number of dimensions.
+-- Returns the components of the nested tensor x, the dimension `dim` as a number from 1, and the
+-- number of dimensions of x. `more` is 1 if `dim` may be one larger than that.
 local function read(who, x, dim, name, more)
    local p = parts(x)
    if not p then kind.unsupported(who) end
@@ -318,7 +319,8 @@ end
 
 -- Joining -----------------------------------------------------------------------------------------
 
--- Returns the components of a list of nested tensors, and their dimension counted from 1.
+-- Checks a list of nested tensors. Returns the list of their components, and the dimension `dim` as
+-- a number from 1.
 local function list_of(who, tensors, dim, more)
    if type(tensors) ~= "table" or #tensors == 0 then
       args.refuse(who, "tensors", "a list of nested tensors", tensors)

@@ -55,7 +55,7 @@ function M.ragged(starts, lengths, last)
    return ragged
 end
 
---- Returns a nested tensor.
+--- Makes a nested tensor.
 ---@param values Tensor
 ---@param ragged nested.Ragged
 ---@param dim integer  the ragged dimension; dimension 1 counts the sequences
@@ -87,7 +87,8 @@ function M.integers(list, device)
 end
 local integers <const> = M.integers
 
--- Repeats each position i of a list lengths[i] times.
+-- Returns a tensor in which list[i] is repeated lengths[i] times. `total` is the number of all its
+-- elements.
 local function spread(list, lengths, total, device)
    return torch.repeat_interleave(integers(list, device), integers(lengths, device), nil,
       {output_size = total})
@@ -107,7 +108,8 @@ function M.rows(ragged, order, device)
    return spread(shift, lengths, total, device) + torch.arange(1, total + 1, {device = device})
 end
 
---- Returns the components without rows outside the sequences.
+--- Returns the components of a nested tensor whose values have no rows outside the sequences. They
+--- are p itself if p has no such rows, and otherwise a copy.
 function M.packed(p)
    if not p.ragged.holes then return p end
    local rows = M.rows(p.ragged, nil, p.values.device)
@@ -131,8 +133,8 @@ function M.owners(p)
    return spread(list, widths, rows, p.values.device)
 end
 
---- Returns the position of each row of the values in a padded batch whose first two dimensions are
---- joined. There must be no holes.
+--- Returns, for each row of the values, its row in a padded batch whose first two dimensions
+--- (batch, length) are merged. The values must have no rows outside the sequences.
 function M.padded_rows(ragged, length, device)
    local starts = {}
    for i = 1, #ragged.lengths do starts[i] = (i - 1) * length + 1 end
@@ -151,7 +153,8 @@ function M.pad(p, padding, length)
    return full:view({b, table.unpack(sizes)}):movedim(2, p.dim)
 end
 
---- Returns the values of a padded batch, whose ragged dimension is `dim`.
+--- Returns the rows of a padded batch that are no padding, as the values of a nested tensor with
+--- the ragged dimension `dim`.
 function M.unpad(padded, ragged, dim)
    local rows = padded:movedim(dim, 2)
    local at = M.padded_rows(ragged, rows:size(2), padded.device)
@@ -192,7 +195,7 @@ end
 --- Returns the sizes as text, for messages.
 function M.shown(p) return ("(%s)"):format(table.concat(M.shape(p), ", ")) end
 
---- Returns a dimension counted from 1.
+--- Returns the dimension `dim` of n dimensions, which may be negative, as a number from 1.
 function M.dim_of(who, dim, n, name)
    if math.type(dim) ~= "integer" or dim == 0 or dim > n or dim < -n then
       args.refuse(who, name or "dim", ("1 to %d or -%d to -1"):format(n, n), dim)

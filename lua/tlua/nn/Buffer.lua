@@ -8,7 +8,7 @@ local M = {}
 
 local signature = args.signature "nn.Buffer(data: tensor, persistent: boolean = true)"
 
--- Maps a buffer to "persistent" or "transient".
+-- Maps each buffer to its kind, "persistent" or "transient".
 local kinds = setmetatable({}, {__mode = "k"})
 
 --- Returns a buffer that shares a tensor's data. A module moves and casts the buffers that are

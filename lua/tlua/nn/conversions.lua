@@ -14,7 +14,8 @@ local take_to_empty = args.signature "to_empty(device: device, recurse: boolean 
 local function set_data(tensor, data) tensor.data = data end
 
 -- Sets a buffer's data to fn's result. The data of a view, or of a tensor with a gradient function,
--- cannot be set; a new tensor then replaces the buffer in all modules that share the buffer.
+-- cannot be set. In this case a new tensor replaces the buffer in all modules that share the
+-- buffer.
 local function replace_buffer(owner, name, buffer, fn, replaced)
    local data = buffer.data
    local new = replaced[buffer] or fn(data, owner)

@@ -70,8 +70,8 @@ local function of_kind(module, kind, always)
    return list
 end
 
--- An identity function that intercepts gradients: forward returns its arguments, backward returns
--- the results of arrived(gradients...).
+-- An identity function that intercepts gradients. Its forward returns its arguments. Its backward
+-- returns the results of the callback `arrived`, which gets the gradients.
 local Gate = class.class("nn.BackwardHookFunction", Function)
 
 function Gate.forward(ctx, arrived, ...)

@@ -65,7 +65,7 @@ local files = lazy.modules("tlua.nn.modules", {
       TransformerDecoderLayer]],
 })
 
--- Torch7's layers, which have a file for each family.
+-- The layers of Torch7 that PyTorch lacks. Each file defines a family of layers.
 for field, file in pairs(lazy.modules("tlua.torch7", {
    containers = "Container Concat ConcatTable ParallelTable MapTable",
    tables = [[JoinTable SplitTable SelectTable NarrowTable FlattenTable CAddTable CSubTable

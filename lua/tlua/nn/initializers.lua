@@ -36,8 +36,8 @@ local fixed_gains = {
 local take_gain = args.signature
    "nn.init.calculate_gain(nonlinearity: string, param: number?)"
 
---- Returns the gain for a nonlinearity: the factor by which the weights of the layer before the
---- nonlinearity are scaled.
+--- Returns the gain of a nonlinearity: the factor by which the weights of the layer before it are
+--- scaled, so that activations keep their size from layer to layer.
 ---@param nonlinearity string
 ---@param param? number  leaky_relu's slope, 0.01 by default
 ---@return number

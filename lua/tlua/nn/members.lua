@@ -8,8 +8,8 @@ local item_names = require "tlua.nn.item_names"
 
 local M = {}
 
--- M.Module is the class nn.Module. Module.lua sets this field, because this file cannot require
--- Module.lua, which requires this file.
+-- M.Module is the class nn.Module. Module.lua sets this field, because Module.lua requires this
+-- file and so cannot be required here.
 
 ---@param value any
 ---@return boolean
@@ -25,7 +25,8 @@ end
 
 local is_module <const>, is_parameter <const> = M.is_module, M.is_parameter
 
---- Returns the path of the field `name` of the object at `path`.
+--- Appends the name of a field to the path of the module that has it, with a dot unless the path is
+--- empty.
 ---@param path string
 ---@param name string|integer
 ---@return string
@@ -120,8 +121,9 @@ function M.own_modules(module)
    end)
 end
 
---- Returns the list {{path, value}, ...} of all values that `pick(module)` iterates over. A shared
---- value is listed once, unless remove_duplicate is false.
+--- Returns the list {{path, value}, ...} of all values that `pick` finds in a module and its
+--- descendants. pick(module) iterates over the names and values of one module. A shared value is
+--- listed once, unless remove_duplicate is false.
 ---@param module nn.Module
 ---@param pick fun(module: nn.Module): fun(): any, any
 ---@param options {prefix: string?, recurse: boolean?, remove_duplicate: boolean?}

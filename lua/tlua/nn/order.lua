@@ -13,7 +13,7 @@
 
 local M = {}
 
--- Maps each module, parameter or buffer to the number of values made before it.
+-- Maps each module, parameter or buffer to the number of values that were made before it.
 local birth = setmetatable({}, {__mode = "k"})
 local count = 0
 
@@ -35,8 +35,8 @@ end
 --- this, since they always assign from the same line.
 function M.begin() last.module = nil end
 
--- The local variables of the function that made the last assignment, as weak values, and their
--- number.
+-- The local variables of the function that made the last assignment, as weak values, and the number
+-- of these variables.
 local locals, nlocals = setmetatable({}, {__mode = "v"}), 0
 
 -- Returns whether the local variables of the function at a stack level have the values that they
@@ -54,8 +54,8 @@ local function same_locals(level)
    return same
 end
 
--- Returns whether this assignment is made by the same line as the last one. A host program may lack
--- Lua's debug library; fields are then listed in the order of assignment.
+-- Returns whether the present assignment is made by the same line of the program as the last one. A
+-- host program may lack Lua's debug library; fields are then listed in the order of assignment.
 local function same_line(module)
    if not debug then return false end
    local where = debug.getinfo(4, "lf") -- level 4 is the caller of __newindex
@@ -66,8 +66,8 @@ local function same_line(module)
    return same
 end
 
--- Returns a field's rank, and whether its key is an integer. Integer keys and other keys are not
--- compared with each other.
+-- Returns a field's rank, by which fields are sorted, and whether the field's key is an integer.
+-- The ranks of integer keys and of other keys are not compared with each other.
 local function rank(module, name)
    local integer = math.type(name) == "integer"
    return integer and name or birth[rawget(module, name)], integer

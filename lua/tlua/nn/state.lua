@@ -26,10 +26,10 @@ local function each(module, prefix, shift, visit)
    end}, shift)
 end
 
--- Returns three tables from paths: to all tensors; to the modules of tensors that have no shape
--- yet; and to {module, field} for tensors that their module checks before loading. The module's
--- method _expects(field, tensor) returns descriptions of the expected and the given value, or nil
--- if the tensor fits.
+-- Returns three tables whose keys are paths of saved tensors. The first has all tensors. The second
+-- has the modules of the tensors that have no shape yet. The third has {module, field} for each
+-- tensor that its module checks before loading. The module's method _expects(field, tensor) returns
+-- descriptions of the expected and of the given value, or nil if the tensor fits.
 local function state_of(module, prefix, shift)
    local state, lazy, checks = {}, {}, {}
    each(module, prefix, shift, function(path, tensor, owner, field)
@@ -51,8 +51,8 @@ local function shape_text(tensor)
    return "(" .. table.concat(tensor.shape, ", ") .. ")"
 end
 
--- Renames weight_g and weight_v, the names of weight_norm's hook, to the parametrization's names,
--- if the module has that parametrization.
+-- Renames weight_g and weight_v in a state. These are the names of nn.utils.weight_norm; if the
+-- module has parametrizations.weight_norm instead, they become the names of that parametrization.
 local function with_new_names(own, state)
    local renamed
    for path in pairs(own) do
@@ -122,8 +122,8 @@ local function differences(own, lazy, checks, state)
    return missing, unexpected, mismatched, refused
 end
 
--- Raises an error if only one of the two tensors of a copy is on the meta device, where tensors
--- have no memory.
+-- Raises an error if a tensor is to be copied from or to the meta device, where tensors have no
+-- memory, unless both tensors are there.
 local function check_data(own, state)
    for _, path in ipairs(sorted_keys(own)) do
       local value = state[path]

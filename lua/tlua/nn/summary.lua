@@ -62,8 +62,8 @@ local function is_leaf(module)
    return #module:children() == 0
 end
 
--- Registers hooks that add a row to `rows` for each call of a module without children; returns
--- their handles.
+-- Registers hooks that append a row to `rows` for each call of a module without children. Returns
+-- the handles that remove the hooks.
 local function watch(model, rows)
    local handles = {}
    for path, module in model:named_modules() do
@@ -81,8 +81,8 @@ local function watch(model, rows)
    return handles
 end
 
--- Returns the inputs for a list of sizes, or for a list of such lists, as zeros. Tensors are used
--- unchanged.
+-- Returns the model's inputs. For a list of sizes, or for each item of a list of such lists, an
+-- input is a tensor of zeros. Tensors are used unchanged.
 local function inputs_of(size, dtype)
    if torch.is_tensor(size) then return {size} end
    if type(size) ~= "table" or #size == 0 then

@@ -1,5 +1,5 @@
--- bias.lua - torch.nn.attention.bias: causal masks for scaled_dot_product_attention if the number
--- of queries differs from the number of keys.
+-- bias.lua - torch.nn.attention.bias: causal masks for scaled_dot_product_attention, for cases in
+-- which the number of queries differs from the number of keys.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -35,7 +35,8 @@ M.SDPBackend = {
    CUDNN_ATTENTION = "CUDNN_ATTENTION",
 }
 
--- The bit of each implementation in the setting sdp_backends. ORDER TL_SDP_ of core/device/api.h.
+-- The bit of each implementation in the setting sdp_backends. The bits are in the order of the
+-- constants TL_SDP_... in core/device/api.h.
 local bits <const> = {MATH = 1, FLASH_ATTENTION = 2, EFFICIENT_ATTENTION = 4, CUDNN_ATTENTION = 8}
 local math_first <const> = 16
 

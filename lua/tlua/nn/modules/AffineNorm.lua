@@ -17,7 +17,7 @@ function AffineNorm:make_affine(shape, place, bias)
    if bias then self.bias = Parameter(torch.zeros(shape, place)) end
 end
 
---- Sets the affine map to the identity.
+--- Sets the affine map to the identity: weight 1 and bias 0.
 function AffineNorm:reset_parameters()
    local _ <close> = torch.no_grad()
    if self.weight then self.weight:fill_(1) end

@@ -44,7 +44,7 @@ function Norm:extra_repr()
       self.num_features, self.eps, self.momentum, self.affine, self.track_running_stats)
 end
 
--- Refuses an input whose number of dimensions is not in `ranks`.
+-- Raises an error for an input whose number of dimensions is not in the set `ranks`.
 function Norm:check_input(input, ranks)
    local name = torch.type(self)
    local wanted = table.concat(ranks, " or ")
@@ -56,8 +56,8 @@ function Norm:check_input(input, ranks)
    end
 end
 
--- Returns the weight of the next batch in the running statistics. Without momentum all batches have
--- the same weight.
+-- Returns the weight of the next batch in the running statistics. If `momentum` is false, the
+-- statistics are means over all batches, so the weight is 1 divided by the number of batches.
 local function next_factor(self)
    if not (self.training and self.track_running_stats) then return self.momentum or 0 end
    self.num_batches_tracked:add_(1)
@@ -74,7 +74,7 @@ local function batch_forward(self, input)
       by_batch, next_factor(self), self.eps)
 end
 
---- Normalises each sample alone. An input without the batch dimension is one sample.
+--- Normalises each sample separately. An input without a batch dimension is one sample.
 local function instance_forward(self, input)
    self:check_input(input, {self.rank - 1, self.rank})
    local single = input:dim() == self.rank - 1
@@ -107,7 +107,7 @@ end
 local M = {}
 
 --- Batch normalisation of (N, C) or (N, C, L). Training mode normalises by the mean and variance of
---- the batch, and updates running means of both. Evaluation mode normalises by the running means.
+--- the batch, and updates running means of both. Evaluation mode normalises by these running means.
 ---
 ---     local layer = torch.nn.BatchNorm1d(1)
 ---     print(layer(torch.tensor {{1.0}, {3.0}}):detach():flatten())

@@ -7,9 +7,9 @@ local F = require "tlua.nn.functional"
 local layers = require "tlua.nn.modules.layers"
 
 --- Computes x / (k + alpha / size * s)^beta for an input (N, C, H, W), where s is the sum of
---- squares over a window of `size` channels. Results equal those of Torch7. PyTorch's port differs:
---- it does not remove the first channel from its running sum, and its gradient is off by one
---- channel.
+--- squares over a window of `size` channels around the element's channel. Results equal those of
+--- Torch7. PyTorch's port differs: it does not remove the first channel from its running sum, and
+--- its gradient is off by one channel.
 ---
 ---    local layer = torch.nn.CrossMapLRN2d(3)
 ---    print(table.unpack(layer(torch.ones(1, 4, 2, 2)).shape))

@@ -26,8 +26,8 @@ local Embedding, parent = class.class("nn.Embedding", Module)
 
 --- Makes the layer. Positions count from 1. The row at `padding_idx` starts as zeros and is never
 --- learnt. With `max_norm`, rows that are looked up are first scaled down to the norm max_norm if
---- theirs is larger. With `sparse` the gradient of the weight is a sparse tensor with only the rows
---- that were looked up; SparseAdam, SGD and Adagrad accept such a gradient.
+--- their norm is larger. With `sparse` the gradient of the weight is a sparse tensor with only the
+--- rows that were looked up; SparseAdam, SGD and Adagrad accept such a gradient.
 ---@param num_embeddings integer
 ---@param embedding_dim integer
 ---@param options? {padding_idx: integer, max_norm: number, norm_type: number, sparse: boolean}
@@ -89,7 +89,8 @@ end
 ---@param input Tensor  positions of any shape (*)
 ---@return Tensor  (*, embedding_dim)
 function Embedding:forward(input)
-   if self.max_norm and torch.is_tensor(input) then -- F.embedding raises the error for other values
+   -- for arguments other than tensors, F.embedding raises the error
+   if self.max_norm and torch.is_tensor(input) then
       limit_norms(self.weight, input, self.max_norm, self.norm_type)
    end
    return F.embedding(input, self.weight, {

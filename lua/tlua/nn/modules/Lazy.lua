@@ -57,9 +57,10 @@ end
 function Lazy:_check_lazy(n) end -- luacheck: no unused args
 
 -- Defines nn.Lazy<name>, a layer that becomes an instance of Base; `options` are Base's options
--- without the first one. `o.field` names the field for the missing size, o.size(self, input)
--- returns that size, and o.shapes(self, size) returns the shapes of the tensors that depend on it.
--- `o.check`, if given, replaces _check_lazy.
+-- without the first one. `o.field` is the name of the field for the size that is not known yet.
+-- o.size(self, input) returns that size, and o.shapes(self, size) returns the shapes of the
+-- parameters and buffers that depend on it. If `o.check` is given, it replaces the method
+-- _check_lazy.
 local function define(name, Base, options, o)
    local full_name = "nn.Lazy" .. name
    local signature = args.signature(("%s(%s)"):format(full_name, options))

@@ -45,11 +45,11 @@ local function check(a)
    end
 end
 
---- Makes the loss. With `out_features`, a sample has a grid of targets of that size, each with its
---- own loss, as in cross_entropy. In the table `options`, batch_chunk_size is the number of rows
---- whose logits are in memory at a time, by default as many as fit into 16 MB; allow_retain_graph
---- has no effect, since the graph can always be retained. The other options are those of
---- cross_entropy.
+--- Makes the loss. With `out_features`, a sample has a grid of targets of that size. Each target
+--- has its own loss, as in cross_entropy. In the table `options`, batch_chunk_size is the number of
+--- rows whose logits are in memory at a time, by default as many as fit into 16 MB;
+--- allow_retain_graph has no effect, since the graph can always be retained. The other options are
+--- those of cross_entropy.
 ---@param in_features integer
 ---@param num_classes integer
 ---@param options? table

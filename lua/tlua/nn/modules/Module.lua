@@ -39,16 +39,17 @@ local is_module <const>, is_parameter <const> = members.is_module, members.is_pa
 local collect <const>, own_modules <const> = members.collect, members.own_modules
 
 -- Defaults for fields that instances may set: the hooks or false, and whether the module is in
--- evaluation mode. Because the class has defaults, reading these fields never calls __index.
+-- evaluation mode. Because the class has these defaults, reading the fields never calls the
+-- metamethod __index.
 Module._hooks = false
 Module._evaluating = false
--- defaults: whether tensors keep their dtypes when a module is cast, and a method that checks the
--- tensors of a loaded state
+-- Defaults for two more fields: _keeps_dtypes tells whether tensors keep their dtypes when the
+-- module is cast, and _expects is false or a method that checks the tensors of a loaded state.
 Module._keeps_dtypes, Module._expects = false, false
 
 -- `training = true` is a field of the class, and an instance has its own field only in evaluation
--- mode. So __newindex sees an assignment in training mode. A value assigned in evaluation mode is
--- checked when the module is called.
+-- mode. So an assignment to `training` in training mode calls __newindex, which checks the value. A
+-- value assigned in evaluation mode is checked when the module is called.
 rawset(Module, "training", true)
 
 local function set_mode(module, mode)
@@ -57,8 +58,9 @@ local function set_mode(module, mode)
    rawset(module, "training", mode)
 end
 
--- The profiler's function that makes the calls of all modules (see hooks.lua), or nil. __call reads
--- this local variable; other files read the field `around` of the table Module._watched.
+-- While the profiler watches all modules, its function that calls a module (see hooks.lua),
+-- otherwise nil. __call reads this local variable; other files read the field `around` of the table
+-- Module._watched.
 local around = nil
 Module._watched = {}
 
@@ -75,7 +77,8 @@ function info.__call(cls, ...)
    return order.made(object)
 end
 
--- Refuses ipairs(module) if the module has no numbered children: the loop would run zero times.
+-- Raises an error for ipairs(module) if the module has no numbered children, because the loop would
+-- silently run zero times.
 function info.__index(_, key)
    if key == 1 then
       torch.raise("this module has no numbered parts to index or to loop over: ipairs goes through "
@@ -107,7 +110,8 @@ local function has(module, part, seen)
    return false
 end
 
--- Refuses a module that would become its own descendant.
+-- Checks a value that is to be assigned to a field. Raises an error for a module that would become
+-- its own descendant.
 function Module:_admit(name, value)
    if type(value) ~= "table" or not class.isinstance(value, Module) or not has(value, self, {}) then
       return
@@ -125,7 +129,8 @@ end
 local function check_mode(module)
    local mode = rawget(module, "training")
    if type(mode) ~= "boolean" then refuse_mode(module, mode) end
-   set_mode(module, mode) -- the program assigned training = true in evaluation mode
+   -- The program has assigned training = true while the module was in evaluation mode.
+   set_mode(module, mode)
 end
 
 function Module:__newindex(name, value)
@@ -165,8 +170,8 @@ end
 
 local none <const> = {}
 
--- Returns a function that reads a method's options, by position or by name. A call without options
--- costs nothing.
+-- Returns a function that reads the options of a method, which are given by position or by name.
+-- For a call without options it does nothing, so that such calls stay fast.
 local function reader(method, parameters)
    local take = args.signature(("nn.Module.%s(%s)"):format(method, parameters))
    return function(...)
@@ -293,7 +298,7 @@ function Module:add_module(name, module)
    return self
 end
 
--- Returns the object at a path and the path of its parent.
+-- Returns the object at a path below `root`, and the path of the object's parent.
 local function descend(root, path)
    local object, done = root, ""
    for name in path:gmatch "[^.]+" do

@@ -1,6 +1,6 @@
 -- ModuleDict.lua - a table of modules by name. The modules become descendants of the module that
--- holds the table. ParameterDict shares most methods; each class describes the kind of its items in
--- `_items`.
+-- holds the table. ParameterDict has most of these methods as well, so each class describes the
+-- kind of its items in `_items`.
 
 local torch = require "tlua"
 local args = require "tlua.args"

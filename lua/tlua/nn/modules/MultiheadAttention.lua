@@ -133,17 +133,19 @@ local function join_masks(self, a, like)
    return additive(mask, like) + additive(padding, like)
 end
 
--- Makes a mask (L, S) that is true where the key comes after the query.
+-- Makes a mask (L, S) that is true where the key comes after the query, for causal attention.
 local function future(length, source_length, like)
    return torch.ones(length, source_length, {dtype = "bool", device = like.device}):triu(1)
 end
 
--- Returns the number of keys that are appended to the keys of the input.
+-- Returns the number of keys that the options add_bias_kv and add_zero_attn append to the keys of
+-- the input.
 local function extra_keys(self)
    return (self.bias_k and 1 or 0) + (self.add_zero_attn and 1 or 0)
 end
 
--- Appends the learnt key or value, a key or value of zeros, or both.
+-- Appends to the keys or values x the learnt key or value (add_bias_kv), zeros (add_zero_attn), or
+-- both.
 local function with_extra(self, x, learnt)
    local list, heads, size = {x}, x:size(2), x:size(4)
    if learnt then
@@ -153,7 +155,8 @@ local function with_extra(self, x, learnt)
    return torch.cat(list, 3)
 end
 
--- Returns each head's output, and the attention weights.
+-- Computes attention by separate operators. Returns the output of each head, and the attention
+-- weights.
 local function weighted(q, k, v, mask, dropout)
    local scores = (q * q:size(4) ^ -0.5):matmul(k:transpose(3, 4))
    if mask then scores = scores + additive(mask, q) end

@@ -17,7 +17,7 @@ local modes <const> = {
    LSTM = {operator = "lstm", gates = 4}, GRU = {operator = "gru", gates = 3},
 }
 
--- Arguments of recurrent.states: the names of the initial states, and the correct call.
+-- Arguments of recurrent.states: the names of the initial states that a layer takes.
 local state_names <const>, lstm_names <const> = {"h0"}, {"h0", "c0"}
 local usage <const> = "local output, state = lstm(input, state) returns and takes that table"
 
@@ -170,7 +170,7 @@ local function check_input(self, what, input, dims, expected)
    recurrent.check_dtype(self, what, input, "weight_ih_l0")
 end
 
--- Returns the shapes of the initial states; they lack the batch dimension if `batch` is nil.
+-- Returns the shapes of the initial states. They have no batch dimension if `batch` is nil.
 local function state_shapes(self, batch)
    local lines = self.num_layers * (self.bidirectional and 2 or 1)
    local shapes = {{lines, batch, recurrent.output_size(self)}}
@@ -186,7 +186,8 @@ local function first_states(self, input, batch, ...)
       state_shapes(self, batch), usage, ...)
 end
 
--- Returns the output, and the last states: a table for an LSTM, otherwise a tensor.
+-- Returns the output and the last states of a call: the states are a table for an LSTM, otherwise a
+-- tensor.
 local function results(self, output, last)
    if self.mode == "LSTM" then return output, last end
    return output, last[1]

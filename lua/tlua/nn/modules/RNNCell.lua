@@ -9,7 +9,8 @@ local recurrent = require "tlua.nn.modules.recurrent"
 
 local options <const> = "device: device?, dtype: string?"
 
---- The base of the cells. The weights have num_chunks * hidden_size rows.
+--- The base of RNNCell, LSTMCell and GRUCell. The weights have num_chunks * hidden_size rows, where
+--- num_chunks is the number of gates.
 ---@class nn.RNNCellBase: nn.Module
 ---@field weight_ih Tensor  (gates * hidden_size, input_size)
 ---@field weight_hh Tensor  (gates * hidden_size, hidden_size)
@@ -56,11 +57,12 @@ function RNNCellBase:extra_repr()
    return text
 end
 
--- Arguments of recurrent.states: the names of the states, and the correct call.
+-- Arguments of recurrent.states: the names of the states that a cell takes.
 local state_names <const>, lstm_names <const> = {"h"}, {"h", "c"}
 local usage <const> = "h, c = cell(input, {h, c}) returns two tensors and takes a table of them"
 
--- Returns the tensors of the state after a step. `parts` is the number of these tensors.
+-- Makes one step by the operator, and returns the tensors of the next state. `parts` is the number
+-- of these tensors.
 local function advance(self, operator, parts, input, ...)
    if not torch.is_tensor(input) or input:dim() < 1 or input:dim() > 2
       or input:size(-1) ~= self.input_size then

@@ -66,9 +66,9 @@ local function tables_for(self, x)
    return found[1], found[2]
 end
 
--- Reshapes the selected rows of a table for broadcasting with x: the dimensions of the batch (if
--- positions have one), of the positions and of the pairs keep their sizes, and all other sizes are
--- 1.
+-- Reshapes the selected rows of a table so that they broadcast with x: the sizes of the batch (if
+-- the positions have a batch dimension), of the sequence and of the pairs stay, and all other
+-- dimensions get size 1.
 local function in_place(rows, dims, seq_dim)
    local shape = {}
    for d = 1, dims do shape[d] = 1 end

@@ -23,8 +23,8 @@ local Sequential, parent = class.class("nn.Sequential", Module)
 
 local function module_or_nil(value) return class.isinstance(value, Module) and value or nil end
 
--- Returns a Sequential of `modules`. They get the names that the modules of `from` have from
--- position `first` on.
+-- Returns a Sequential of `modules`, which are items of the Sequential `from` from position `first`
+-- on. The modules keep the names that they have in `from`.
 local function slice_of(modules, from, first)
    local slice, names = Sequential(modules), item_names.of(from) or {}
    for i = 1, #modules do item_names.set(slice, i, names[first + i - 1]) end
@@ -33,8 +33,8 @@ end
 
 slicing.define(Sequential, slice_of, module_or_nil, "a module")
 
--- Replaces the module that has the name. Refuses a module with a new name: it would be a child, but
--- `forward` would never call it.
+-- Replaces the module that has the assigned name. Raises an error for a module with a new name: it
+-- would be a child, but `forward` would never call it.
 local set_position <const> = Sequential.__newindex
 
 function Sequential:__newindex(name, value)
@@ -85,7 +85,8 @@ function Sequential:__init(...)
    for i = 1, list.n do self:add(list[i]) end
 end
 
--- Returns the name and the module of a pair, or the module alone.
+-- Returns the module of a pair {name, module} and its name, or only the module if `value` is a
+-- module.
 local function unpack_pair(self, what, position, value)
    local name
    local is_plain = type(value) == "table" and not getmetatable(value)
@@ -189,7 +190,8 @@ function Sequential:extend(modules)
    return self
 end
 
---- Calls the modules in order. A Linear and an activation that follows are computed in one pass.
+--- Calls the modules in order. A Linear and an activation that follows it are computed in one pass
+--- over memory.
 ---@param input any
 ---@return any
 function Sequential:forward(input, ...)

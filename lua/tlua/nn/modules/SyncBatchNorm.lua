@@ -28,7 +28,7 @@ function SyncBatchNorm:__init(...)
    parent.__init(self, a)
 end
 
--- Reshapes (C) to (1, C, 1, ...) for an input of n dimensions.
+-- Reshapes a vector (C) to (1, C, 1, ...) with n dimensions, so that it broadcasts with an input.
 local function spread(vector, n)
    local shape = {1, vector:size(1)}
    for d = 3, n do shape[d] = 1 end

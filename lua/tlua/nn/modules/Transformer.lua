@@ -25,8 +25,8 @@ local function activation_of(name, activation)
    return F[activation]
 end
 
--- The base class of encoder and decoder layers, with the feed-forward part, and with a norm and a
--- dropout for each sublayer.
+-- The base class of encoder and decoder layers, with the feed-forward part. Each sublayer (an
+-- attention or the feed-forward part) has a norm and a dropout.
 local Layer, module = class.class("nn.TransformerLayer", Module)
 
 function Layer:__init(name, sublayers, a)
@@ -334,8 +334,8 @@ function Transformer.generate_square_subsequent_mask(size, options)
    return torch.full({size, size}, -math.huge, options or {}):triu(1)
 end
 
---- Runs the encoder on src, and the decoder on tgt and the encoder's output. The masks of both can
---- be passed by position or by name.
+--- Runs the encoder on src, and the decoder on tgt and the encoder's output. The masks of the
+--- encoder and the decoder can be passed by position or by name.
 ---@param src Tensor
 ---@param tgt Tensor
 ---@param ... any  src_mask, tgt_mask, memory_mask, src_key_padding_mask, tgt_key_padding_mask,

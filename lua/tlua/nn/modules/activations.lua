@@ -6,9 +6,9 @@ local args = require "tlua.args"
 local F = require "tlua.nn.functional"
 local define = require "tlua.nn.modules.layers".define
 
--- Each row is {class, options, function}: forward calls the function of torch.nn.functional with
--- the input and the options in this order. Functions with the option `inplace` have an in-place
--- form, whose name ends in `_`.
+-- Each row is {class, options, function}. The method forward of the class calls the function of
+-- torch.nn.functional with the input and then the options, in the order of the row. A function with
+-- the option `inplace` also has an in-place form, whose name ends in `_`.
 local rows = {
    --- Replaces negative elements by 0.
    ---
@@ -143,8 +143,8 @@ local rows = {
 
 local M = {}
 
--- Returns a forward method. The arguments name the function, its in-place form, if any, and the
--- options that it takes, at most two.
+-- Returns a method forward. The arguments are the names of the function, of its in-place form (nil
+-- if it has none), and of the options that it takes, at most two.
 local function forward_of(plain, in_place, first, second)
    if not in_place and not first then
       return function(_, input) return F[plain](input) end

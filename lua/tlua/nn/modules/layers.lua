@@ -18,8 +18,8 @@ local function show(value)
    return tostring(value)
 end
 
---- Defines the class `nn.<name>`. Its options are declared like those of args.signature and become
---- fields; tensors among them become buffers.
+--- Defines the class `nn.<name>`. Its options are declared in the notation of args.signature, and
+--- become fields of the layer; tensors become buffers.
 ---@param name string
 ---@param options string  "kernel_size: integers, stride: integers?"
 ---@param forward fun(self: nn.Module, ...): any

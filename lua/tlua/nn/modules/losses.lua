@@ -101,20 +101,22 @@ local rows = {
    ---     print(loss(torch.tensor {0.5, 0.25}, torch.tensor {1.0, -1.0}))
    ---     --> tensor(0.6250)
    {"HingeEmbeddingLoss", "margin: number = 1", "hinge_embedding_loss", 2},
-   --- The mean of 1 - cos for pairs of label 1, and of max(0, cos - margin) for -1.
+   --- The mean of 1 - cos for pairs of label 1, and of max(0, cos - margin) for pairs of label -1,
+   --- where cos is the cosine of the pair's angle.
    ---
    ---     local loss = torch.nn.CosineEmbeddingLoss()
    ---     local a, b = torch.tensor {{1.0, 0.0}}, torch.tensor {{0.0, 1.0}}
    ---     print(loss(a, b, torch.tensor {1}))
    ---     --> tensor(1.)
    {"CosineEmbeddingLoss", "margin: number = 0", "cosine_embedding_loss", 3},
-   --- The mean of max(0, -y (a - b) + margin): y = 1 ranks a above b, -1 below.
+   --- The mean of max(0, -y (a - b) + margin). With y = 1, a should be larger than b, with y = -1
+   --- smaller.
    ---
    ---     local loss = torch.nn.MarginRankingLoss {margin = 1}
    ---     print(loss(torch.tensor {2.0}, torch.tensor {1.5}, torch.tensor {1.0}))
    ---     --> tensor(0.5000)
    {"MarginRankingLoss", "margin: number = 0", "margin_ranking_loss", 3},
-   --- The mean over classes of max(0, margin - x[label] + x[i])^p, for labels from 1.
+   --- The mean over the classes i of max(0, margin - x[label] + x[i])^p, where labels count from 1.
    ---
    ---     local loss = torch.nn.MultiMarginLoss()
    ---     print(loss(torch.tensor {{0.1, 0.2, 0.4, 0.8}}, torch.tensor {4}))
@@ -129,7 +131,7 @@ local rows = {
    ---     print(loss(scores, torch.tensor {{4, 1, -1, -1}}))
    ---     --> tensor(0.8500)
    {"MultiLabelMarginLoss", "", "multilabel_margin_loss", 2},
-   --- The mean of binary cross entropies of logits (N, C) over the classes.
+   --- The binary cross entropies of logits (N, C), averaged over the classes.
    ---
    ---     local loss = torch.nn.MultiLabelSoftMarginLoss()
    ---     print(loss(torch.tensor {{0.0, 3.0}}, torch.tensor {{1.0, 1.0}}))
@@ -141,7 +143,8 @@ local rows = {
    ---     print(loss(torch.tensor {0.0, 3.0}, torch.tensor {1.0, 1.0}))
    ---     --> tensor(0.3709)
    {"SoftMarginLoss", "", "soft_margin_loss", 2},
-   --- The mean of max(0, d(anchor, positive) - d(anchor, negative) + margin).
+   --- The mean of max(0, d(anchor, positive) - d(anchor, negative) + margin), where d is the p-norm
+   --- of the difference.
    ---
    ---     local loss = torch.nn.TripletMarginLoss()
    ---     local anchor = torch.tensor {{0.0, 0.0}}
@@ -150,7 +153,8 @@ local rows = {
    ---     --> tensor(2.)
    {"TripletMarginLoss", [[margin: number = 1, p: number = 2, eps: number = 1e-6,
       swap: boolean = false]], "triplet_margin_loss", 3},
-   --- Connectionist temporal classification: log probabilities (T, N, C) against labels.
+   --- Connectionist temporal classification: minus the log probability of the labels, for log
+   --- probabilities (T, N, C) of C classes at T steps.
    ---
    ---     local log_probabilities = torch.full({2, 1, 3}, 1 / 3):log()
    ---     local labels = torch.tensor {{2}} -- class 1 is the blank

@@ -19,7 +19,8 @@ function M.output_size(self)
    return self.proj_size and self.proj_size > 0 and self.proj_size or self.hidden_size
 end
 
---- Returns "RNN_TANH" or "RNN_RELU".
+--- Returns the mode that the option `nonlinearity` names: "RNN_TANH" or "RNN_RELU". Raises an error
+--- for any other name.
 ---@param name string  the name of the class
 ---@param nonlinearity string
 ---@return string
@@ -49,10 +50,10 @@ local function same_shape(tensor, shape)
    return true
 end
 
--- Returns the given states as a list, with one tensor for each name. A single state is a tensor.
--- Two states are always one table: if they were separate results or arguments, a loop that keeps
--- one variable, such as PyTorch's `output, hidden = lstm(input, hidden)`, would silently drop the
--- second one.
+-- Returns the states that the caller has passed as a list, with one tensor for each name. The
+-- caller passes a single state as a tensor, and two states always as one table. If they were
+-- separate results or arguments, a loop that keeps one variable, such as PyTorch's `output, hidden
+-- = lstm(input, hidden)`, would silently drop the second state.
 local function given_states(self, names, usage, hx, ...)
    local name, most = torch.type(self), #names
    if most == 1 then
@@ -100,7 +101,8 @@ function M.states(self, input, names, shapes, usage, ...)
    return list
 end
 
---- Returns the first argument, the output, and a list of all other arguments, the states.
+--- Returns the first argument, which is the output of a call, and a list of the arguments after it,
+--- which are the states.
 ---@return Tensor output
 ---@return Tensor[] states
 function M.split(output, ...) return output, {...} end

@@ -88,9 +88,11 @@ function M.define(cls, make, admit, what)
 
    class.index_by(cls, function(own)
       return function(self, key)
-         -- key 1 is missing only in an empty list, for which ipairs is to run zero times
+         -- Key 1 is missing only in an empty list. ipairs must run zero times for such a list, so
+         -- nil is returned.
          if key == 1 then return nil end
-         -- methods are looked up first, because every method call comes here
+         -- Methods are looked up before negative positions and ranges, because every method call
+         -- comes here.
          local value = own[key]
          if value ~= nil then return value end
          return lookup(self, key, make)
@@ -115,7 +117,7 @@ function M.define(cls, make, admit, what)
       if not position then return set(self, key, value) end
       local n = #self
       if position < 0 then position = from_end(self, position) end
-      -- table.remove assigns nil to the position after the end
+      -- table.remove assigns nil to the position after the end. This is allowed, and has no effect.
       if position == n + 1 and value == nil then return end
       if position < 1 or position > n + 1 then
          torch.raise(("%s: expected a position from 1 to %d, got %s"):format(torch.type(self),

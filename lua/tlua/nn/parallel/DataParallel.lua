@@ -96,7 +96,8 @@ local function scatter(self, arguments)
    return parts
 end
 
--- Concatenates results, which must have the same structure, on the output device.
+-- Concatenates the results of the devices on the output device. The results must have the same
+-- structure.
 local function gather(self, results)
    local first = results[1]
    if torch.is_tensor(first) then

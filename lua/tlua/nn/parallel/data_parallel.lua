@@ -6,8 +6,7 @@ local DataParallel = require "tlua.nn.parallel.DataParallel"
 local take = args.signature [[nn.parallel.data_parallel(module: any, inputs: any,
    device_ids: table, output_device: device?, dim: dim = 1)]]
 
---- Makes one call of a module in the way of nn.DataParallel: each device computes a part of the
---- batch.
+--- Makes one call of a module as nn.DataParallel does: each device computes a part of the batch.
 ---
 ---     local model, x = torch.nn.Linear(2, 3), torch.ones(4, 2)
 ---     local y = torch.nn.parallel.data_parallel(model, x, {"cpu"})

@@ -9,7 +9,7 @@ local Parameter = require "tlua.nn.Parameter"
 
 local M = {}
 
--- Returns the scale and the shift, (C) each, with which the normalisation is x * scale + shift.
+-- Returns two vectors (C), scale and shift. The batch normalisation computes x * scale + shift.
 local function scale_and_shift(mean, variance, eps, weight, bias)
    local scale = (variance + eps):rsqrt()
    if weight then scale = scale * weight end

@@ -6,8 +6,8 @@ local lazy = require "tlua.lazy"
 
 local M = {}
 
--- Returns a list of tensors; a single tensor becomes a list. A table without positions, such as a
--- module, is refused, because it would look like an empty list.
+-- Returns a list of tensors; a single tensor becomes a list. Raises an error for a table without
+-- positions, such as a module, because it would look like an empty list.
 local function check_list(name, what, list)
    if torch.is_tensor(list) then return {list} end
    if type(list) ~= "table" or rawget(list, 1) == nil and next(list) ~= nil
@@ -76,8 +76,8 @@ function M.get_total_norm(...)
    local list = check_list("nn.utils.get_total_norm", "tensors", a.tensors)
    if #list == 0 then return torch.tensor(0.0) end
    local norm
-   -- the number of nonzero elements of the norms, since every total norm is the norm of the
-   -- tensors' norms
+   -- Every total norm is the norm of the tensors' norms. For norm_type 0 it is the number of norms
+   -- that are not 0.
    if a.norm_type == 0 then
       local norms = {}
       for i, t in ipairs(list) do norms[i] = torch.linalg.vector_norm(t, 0):to(list[1].device) end
@@ -89,7 +89,8 @@ function M.get_total_norm(...)
    return norm
 end
 
---- Multiplies gradients by max_norm / total_norm if that is below 1. Does not wait for the device.
+--- Multiplies gradients by max_norm / total_norm if that factor is below 1. The program does not
+--- wait for the device.
 ---@param parameters Tensor|Tensor[]
 ---@param max_norm number
 ---@param total_norm Tensor  the result of get_total_norm
@@ -115,7 +116,7 @@ end
 ---@param parameters Tensor|Tensor[]
 ---@param max_norm number
 ---@param options? {norm_type: number, error_if_nonfinite: boolean}
----@return Tensor  the norm before, 0-d
+---@return Tensor  the norm before the gradients were scaled, 0-d
 function M.clip_grad_norm_(...)
    local a = take_clip(...)
    local grads = gradients("nn.utils.clip_grad_norm_", a.parameters)

@@ -59,7 +59,7 @@ function M.scaled(v, g, dim)
    return v * (g / M.except(v, dim))
 end
 
---- Returns a weight as a matrix whose rows are the positions along a dimension.
+--- Reshapes a weight to a matrix that has one row for each position along a dimension.
 ---@param weight Tensor
 ---@param dim integer
 ---@return Tensor  (size(dim), the rest)
@@ -67,7 +67,7 @@ function M.matrix(weight, dim)
    return (dim == 1 and weight or weight:movedim(dim, 1)):flatten(2)
 end
 
---- Refuses a weight without elements, which has no singular value.
+--- Raises an error for a weight without elements, because it has no singular value.
 ---@param title string
 ---@param name string
 ---@param weight Tensor

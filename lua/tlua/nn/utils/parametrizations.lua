@@ -67,7 +67,8 @@ local function geqrf(A)
    return A, torch.cat(taus, -1)
 end
 
--- Returns the orthogonal factor of a QR decomposition whose R has a nonnegative diagonal.
+-- Returns the orthogonal factor Q of the QR decomposition of A. The signs of its columns are chosen
+-- so that R has a nonnegative diagonal.
 local function make_orthogonal(A)
    local Q, R = torch.linalg.qr(A)
    return Q * R:diagonal(0, -2, -1):sgn():unsqueeze(-2)
@@ -83,11 +84,13 @@ end
 function Orthogonal:__init(weight, map, trivial)
    Module.__init(self)
    self.shape, self.orthogonal_map, self.trivial = weight.shape, map, trivial
-   -- matrix_exp and cayley have an inverse only with use_trivialization
+   -- Without use_trivialization, no inverse is known for matrix_exp and cayley, so a matrix cannot
+   -- be assigned.
    if not trivial and map ~= "householder" then self.right_inverse = false end
 end
 
--- Returns the orthogonal (n, k) matrix that `map` makes from a tall X.
+-- Returns the orthogonal (n, k) matrix that the map `map` makes from X, which has at least as many
+-- rows as columns.
 local function of_skew_symmetric(X, map)
    local n, k = X:size(-2), X:size(-1)
    X = X:tril()
@@ -136,7 +139,8 @@ function Orthogonal:right_inverse(value)
    local n, k = Q:size(-2), Q:size(-1)
    if not self.trivial then
       local A, tau = geqrf(Q)
-      -- R's diagonal has the sign of each column; a tau of 0 means that there is no reflection
+      -- R's diagonal has the sign of each column. A tau of 0 means that the column has no
+      -- reflection.
       local diagonal = A:diagonal(0, -2, -1)
       local sign = diagonal:sign()
       diagonal:copy_(torch.where(tau:eq(0), -sign, sign))
@@ -241,7 +245,7 @@ function SpectralNorm:forward(weight)
    if self.training then
       norms.power_method(matrix, self._u, self._v, self.n_power_iterations, self.eps)
    end
-   -- copies, because the next call changes u and v
+   -- Copies are used, because the next call changes u and v.
    local u, v = self._u:clone(), self._v:clone()
    return weight / torch.dot(u, torch.mv(matrix, v))
 end
@@ -255,7 +259,7 @@ local take_spectral_norm = args.signature [[nn.utils.parametrizations.spectral_n
 
 --- Divides a weight by its largest singular value (arXiv:1802.05957), which is estimated by the
 --- power method: a few steps whenever the weight is read in training mode. A weight of more than
---- two dimensions is taken as a matrix whose rows are the positions along `dim`.
+--- two dimensions is treated as a matrix that has one row for each position along `dim`.
 ---@param module nn.Module
 ---@param name? string  "weight" by default
 ---@param options? {n_power_iterations: integer, eps: number, dim: integer}  dim: 1 by default, 2

@@ -25,7 +25,8 @@ local function same_shape(a, b)
    return table.concat(a.shape, ",") == table.concat(b.shape, ",")
 end
 
--- Raises an error unless a parametrization's result can replace the tensor.
+-- Raises an error unless the result of a parametrization is a tensor with the shape and the dtype
+-- of the tensor that it replaces.
 local function check(what, value, tensor)
    if not torch.is_tensor(value) then
       args.refuse("register_parametrization", what, "a tensor", value)
@@ -57,7 +58,8 @@ local function set(tensor, value)
    end
 end
 
--- Returns the list of tensors that a right_inverse gave as several results or as one list.
+-- Returns the results of a right_inverse as a list. A right_inverse returns several tensors, or one
+-- list of them.
 local function pack(...)
    local list = {...}
    if #list == 1 and type(list[1]) == "table" and not getmetatable(list[1]) then list = list[1] end
@@ -80,7 +82,7 @@ local ParametrizationList = class.class("nn.ParametrizationList", ModuleList)
 M.ParametrizationList = ParametrizationList
 
 -- Returns the tensors to store so that the modules compute `value`. A module without right_inverse
--- is skipped or, if `must` is true, an error.
+-- is skipped; if `must` is true, it is an error instead.
 local function invert(list, value, must)
    local values = {value}
    for i = #list, 1, -1 do
@@ -128,7 +130,7 @@ function ParametrizationList:__init(modules, original, unsafe)
    if self.is_tensor then set(original, values[1]) end
 end
 
---- Returns the result of the modules for these tensors.
+--- Returns the result that the modules compute from these tensors, without storing the tensors.
 ---@param values Tensor[]
 ---@return Tensor
 function ParametrizationList:preview(values)
@@ -173,7 +175,8 @@ end
 
 -- Reading and assigning -----------------------------------------------------------------------
 
--- Maps each coroutine in which `cached` is active to {depth, values}.
+-- Maps each coroutine in which `cached` is active to {the number of nested calls of `cached`, the
+-- cached tensors}.
 local caches = setmetatable({}, {__mode = "k"})
 
 local function this_thread()
@@ -260,11 +263,11 @@ local function check_module(name, what, value)
 end
 
 --- Moves the tensor `module[tensor_name]` to `module.parametrizations[tensor_name].original`. From
---- then on, reading `module[tensor_name]` calls the parametrization with that tensor. A second
---- parametrization is applied to the result of the first. If the parametrization has a method
---- `right_inverse(value)`, which returns the tensor or tensors to store so that the result is
---- `value`, then `module[tensor_name]` can be assigned. With `{unsafe = true}` the result may have
---- another shape and dtype.
+--- then on, reading `module[tensor_name]` calls the parametrization with that tensor. If a second
+--- parametrization is registered, it is applied to the result of the first one. If the
+--- parametrization has a method `right_inverse(value)`, which returns the tensor or tensors to
+--- store so that the result is `value`, then `module[tensor_name]` can be assigned. With `{unsafe =
+--- true}` the result may have another shape and dtype.
 ---@param module nn.Module
 ---@param tensor_name string  the name of a parameter or buffer
 ---@param parametrization nn.Module

@@ -61,7 +61,8 @@ end
 --- Returns a pruned copy of a tensor.
 ---@param tensor Tensor
 ---@param default_mask? Tensor  ones by default
----@param importance_scores? Tensor  the scores to compare; the tensor itself by default
+---@param importance_scores? Tensor  the scores by which elements are chosen; the tensor itself by
+--- default
 ---@return Tensor
 function Base:prune(tensor, default_mask, importance_scores)
    check_scores(importance_scores, tensor)
@@ -197,8 +198,9 @@ function PruningContainer:add_pruning_method(method)
    self[#self + 1] = method
 end
 
--- Returns two functions. The first returns the part of a tensor that a method may still prune; the
--- second writes such a part back into a tensor.
+-- Returns two functions, which depend on the method's PRUNING_TYPE. The first returns the part of a
+-- tensor that the method may still prune, since `mask` keeps it. The second writes such a part back
+-- into a tensor.
 local function remaining(method, mask)
    if method.PRUNING_TYPE == "unstructured" then
       local where = mask:eq(1)
@@ -238,7 +240,8 @@ end
 
 -- The methods that there are ------------------------------------------------------------------
 
--- Checks an amount: a fraction from 0 to 1 if it is a float, a number of units if it is an integer.
+-- Raises an error unless an amount is a float from 0 to 1, which is a fraction, or an integer of at
+-- least 0, which is a number of elements or positions.
 local function check_amount(title, amount)
    local fits = math.type(amount) == "integer" and amount >= 0
       or math.type(amount) == "float" and amount >= 0 and amount <= 1
@@ -255,7 +258,8 @@ local function round_to_even(x)
    return low
 end
 
--- Converts an amount, a fraction or a number of units, to a number of units out of n.
+-- Converts an amount, a fraction or a number, to the number of elements or positions to prune out
+-- of n.
 local function count(title, amount, n)
    if math.type(amount) == "float" then return round_to_even(amount * n) end
    if amount > n then
@@ -334,7 +338,7 @@ function L1Unstructured:compute_mask(scores, default_mask)
    return mask_out(default_mask, scores:abs(), k, false)
 end
 
--- Returns the mask with zeros at all positions along dim except the positions in `kept`.
+-- Returns a copy of the mask with zeros at all positions along dim except the positions in `kept`.
 local function keep(default_mask, dim, kept)
    local mask = torch.zeros_like(default_mask)
    return mask:index_fill_(dim, kept, 1):mul_(default_mask)

@@ -119,7 +119,7 @@ function M.spectral_norm(...)
       module:register_buffer(v, F.normalize(torch.randn_like(matrix:select(1, 1)), {dim = 1}))
       return function(owner, still)
          local W = norms.matrix(owner[orig], dim)
-         -- as in PyTorch, this hook updates v first, whereas the parametrization updates u first
+         -- As in PyTorch, this hook updates v first. The parametrization updates u first.
          if owner.training and not still then
             norms.power_method(W:t(), owner[v], owner[u], a.n_power_iterations, a.eps)
          end

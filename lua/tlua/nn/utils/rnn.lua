@@ -48,8 +48,8 @@ function PackedSequence.__index(self, name)
    return PackedSequence[name]
 end
 
--- Returns packed sequences with `data` in place of their own data, and with their indices on the
--- device of `data`.
+-- Returns a copy of packed sequences that has `data` as its data, and the indices on the device of
+-- `data`.
 local function with_data(self, data)
    if data == self.data then return self end
    local function moved(indices) return indices and indices:to(data.device) end

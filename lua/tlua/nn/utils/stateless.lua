@@ -9,7 +9,8 @@ local Module = require "tlua.nn.modules.Module"
 
 local M = {}
 
--- Returns one table from paths to tensors; the argument is such a table or a list of such tables.
+-- Returns one table from paths to tensors. `dicts` is such a table, or a list of such tables, which
+-- are merged.
 local function merge(title, dicts)
    if type(dicts) ~= "table" or getmetatable(dicts) then
       args.refuse(title, "parameters", "a table of tensors by path, or a list of such", dicts)
@@ -35,7 +36,7 @@ local function merge(title, dicts)
 end
 
 -- Returns a table that maps the path of each tensor of a module to {owner, field, tensor}. A shared
--- tensor is found under each of its paths.
+-- tensor is listed under each of its paths.
 local function places(module)
    local found = {}
    members.visit(module, "", {value = function(path, value, owner, name)
@@ -68,7 +69,7 @@ end
 local take = args.signature [[functional_call(module: table, parameters: table, args: any?,
    tie_weights: boolean = true, strict: boolean = false)]]
 
--- Unpacks a list of arguments; a value that is not a plain table is a single argument.
+-- Unpacks a list of arguments. A value that is not a plain table is the only argument.
 local function arguments(list)
    if list == nil then return {n = 0} end
    if type(list) ~= "table" or getmetatable(list) then return {n = 1, list} end
@@ -131,8 +132,8 @@ function M.functional_call(...)
       put "own"
       lent = false
    end)
-   -- a coroutine that is never resumed does not close its variables; the module's own tensors are
-   -- then put back when the scope is collected
+   -- A coroutine that is never resumed does not close its variables. In this case, the module's own
+   -- tensors are put back when the scope is collected.
    if coroutine.isyieldable() then
       scope.guard = setmetatable({}, {__gc = function() if lent then put "own" end end})
    end
