@@ -7,7 +7,10 @@ local torch = require "tlua"
 
 local M = {}
 
-local most_pixels <const> = 1 << 28 -- the largest number of pixels of all frames
+-- All frames together may have this many bytes, or this many times the bytes of the file if that is
+-- more. A file of a few bytes can ask for much more, since a frame needs no pixels of its own for
+-- most of its area.
+local always_fine <const>, most_times <const> = 1 << 26, 1000
 
 -- Raises an error with a message, which M.decode returns.
 local function fail(message, ...) error({message = message:format(...)}, 0) end
@@ -126,7 +129,7 @@ end
 -- before it
 local erase <const> = 2
 
-local function frames_of(text)
+local function frames_of(text, most_bytes)
    local width, height, packed, background, at, colours
    width, height, packed, background, at = read("<I2I2BBx", text, 7)
    if width == 0 or height == 0 then fail "the image is empty" end
@@ -147,8 +150,9 @@ local function frames_of(text)
          content, at = blocks(text, at)
          if label == 0xF9 and #content >= 4 then control = {content:byte(1), content:byte(4)} end
       elseif kind == 0x2C then
-         if (#frames + 1) * width * height > most_pixels then
-            fail("more than %d pixels in all", most_pixels)
+         if (#frames + 1) * width * height * 3 > most_bytes then
+            fail("%d frames of %d x %d pixels have more than %d bytes; decode_gif(input, "
+               .. "{max_bytes = n}) decodes up to n bytes", #frames + 1, height, width, most_bytes)
          end
          local before = frames[#frames]
          local keeps = before and control[1] >> 2 & 7 ~= erase
@@ -165,13 +169,16 @@ local function frames_of(text)
 end
 
 --- Decodes a GIF file. Returns the frames, (3, height, width) uint8 for one and (n, 3, height,
---- width) for several; returns nil and a message if the file is damaged.
+--- width) for several; returns nil and a message if the file is damaged or its frames are too large.
 ---@param text string  the file's bytes
+---@param most_bytes? integer  the largest number of bytes of all frames; by default 64 MiB, or 1000
+--- bytes for each byte of the file if that is more
 ---@return Tensor?
 ---@return string?
-function M.decode(text)
+function M.decode(text, most_bytes)
    if not text:find "^GIF8[79]a" then return nil, "expected the bytes of a GIF file" end
-   local ok, frames = pcall(frames_of, text)
+   most_bytes = most_bytes or math.max(always_fine, most_times * #text)
+   local ok, frames = pcall(frames_of, text, most_bytes)
    if ok then return #frames == 1 and frames[1] or torch.stack(frames) end
    if type(frames) ~= "table" or not frames.message then error(frames, 0) end
    return nil, "GIF: " .. frames.message

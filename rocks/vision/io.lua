@@ -52,12 +52,12 @@ local function converted(image, mode, is_png)
    return torch.cat(parts, -3)
 end
 
-local function decoded(title, input)
+local function decoded(title, input, most_bytes)
    local image, message
    local n = input:numel()
    local head = torch.io.text(input, 1, math.min(n, 25))
    if head:find "^GIF8" then
-      image, message = gif.decode(torch.io.text(input, 1, n))
+      image, message = gif.decode(torch.io.text(input, 1, n), most_bytes)
    elseif png16.fits(head) then
       image, message = png16.decode(torch.io.text(input, 1, n))
    else
@@ -82,14 +82,14 @@ local function decode(title, a, begin, format)
       torch.raise(("%s: input: expected the bytes of a %s file"):format(title, format))
    end
    local is_png = input:numel() > 4 and torch.io.text(input, 1, 4) == "\x89PNG"
-   return converted(decoded(title, input), mode, is_png)
+   return converted(decoded(title, input, a.max_bytes), mode, is_png)
 end
 
 local parameters <const> = "(input: tensor, mode: string = 'UNCHANGED')"
 local take_decode = args.signature
    "vision.io.decode_image(input: tensor|string, mode: string = 'UNCHANGED')"
 local take_webp = args.signature("vision.io.decode_webp" .. parameters)
-local take_gif = args.signature "vision.io.decode_gif(input: tensor)"
+local take_gif = args.signature "vision.io.decode_gif(input: tensor, max_bytes: integer?)"
 local take_jpeg = args.signature("vision.io.decode_jpeg" .. parameters)
 local take_png = args.signature("vision.io.decode_png" .. parameters)
 
@@ -147,7 +147,9 @@ function M.decode_webp(...)
 end
 
 --- Decodes the bytes of a GIF file. A frame is drawn over the frame before it if its disposal
---- method is "none", otherwise over the background, as in torchvision.
+--- method is "none", otherwise over the background, as in torchvision. A small file can ask for many
+--- large frames: files whose frames have more than 64 MiB, and more than 1000 bytes for each byte of
+--- the file, get an error unless `max_bytes` allows them.
 ---
 ---     local head = "GIF89a\1\0\1\0\x80\0\0\9\8\7\0\0\0"
 ---     local image = "\x2c\0\0\0\0\1\0\1\0\0\2\2\x44\1\0"
@@ -155,10 +157,15 @@ end
 ---     print(torch.vision.io.decode_gif(bytes):flatten())
 ---     --> tensor([9, 8, 7], dtype=torch.uint8)
 ---@param input Tensor  (n) uint8
+---@param options? {max_bytes: integer}  the largest number of bytes of all frames
 ---@return Tensor  (3, height, width) uint8, or (n, 3, height, width) for n frames
 function M.decode_gif(...)
-   local a = take_gif(...)
-   return decode("vision.io.decode_gif", {input = a.input, mode = "UNCHANGED"}, "^GIF8[79]a", "GIF")
+   local title, a = "vision.io.decode_gif", take_gif(...)
+   if a.max_bytes and a.max_bytes < 1 then
+      args.refuse(title, "max_bytes", "an integer of at least 1", a.max_bytes)
+   end
+   a.mode = "UNCHANGED"
+   return decode(title, a, "^GIF8[79]a", "GIF")
 end
 
 local take_read = args.signature "vision.io.read_file(path: string)"

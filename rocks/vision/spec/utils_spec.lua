@@ -197,6 +197,17 @@ describe("torch.vision.io", function()
       } do
          assert.raises("vision.io.decode_gif: " .. message, function() vio.decode_gif(torch.io.bytes(text)) end)
       end
+      -- A small file asks for five frames of 3000 x 3000 pixels: 135,000,000 bytes.
+      local canvas = head:gsub("\3\0\3\0", "\xb8\x0b\xb8\x0b", 1)
+      local large = torch.io.bytes(canvas .. first:rep(5) .. ";")
+      assert.raises("vision.io.decode_gif: GIF: 3 frames of 3000 x 3000 pixels have more than 67108864 bytes; "
+         .. "decode_gif(input, {max_bytes = n}) decodes up to n bytes", function() vio.decode_gif(large) end)
+      assert.raises("vision.io.decode_image: GIF: 3 frames", function() vio.decode_image(large) end)
+      local small = torch.io.bytes(head .. first .. second .. ";")
+      assert.raises("GIF: 2 frames of 3 x 3 pixels have more than 53 bytes",
+         function() vio.decode_gif(small, {max_bytes = 53}) end)
+      assert.same(54, vio.decode_gif(small, {max_bytes = 54}):numel())
+      assert.raises("max_bytes", function() vio.decode_gif(small, {max_bytes = 0}) end)
    end)
 
    it("converts images to the form that is asked for", function()
