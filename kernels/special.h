@@ -124,7 +124,7 @@ TLM_LONG_FN double tlm_zeta(double s, double x) {
 TLM_LONG_FN double tlm_higher_gamma(int n, double x) {
   double s = n + 1;
   double low = floor(x);
-  double near = low + 1 - x; /* 0 < near <= 1; the last term below 0 is at -near */
+  double near = low + 1 - x; /* 0 < near <= 1; the largest x + k below 0 is -near */
   double factorial = 1;
   for (int k = 2; k <= n && k <= 171; k++) factorial *= k;
   double sign = n & 1 ? 1 : -1;
@@ -139,9 +139,9 @@ TLM_LONG_FN double tlm_higher_gamma(int n, double x) {
 
 /* ---- modified Bessel functions ------------------------------------------------
 ** exp(-|x|) I0(x) and exp(-|x|) I1(x) / x as Chebyshev series in x/4 - 1 up to 8,
-** exp(-|x|) sqrt(|x|) I0(x) and the same of I1 in 16/x - 1 beyond; coefficients
-** computed to 40 digits. They are lists, highest order first and without the
-** one of order 0, so that Clenshaw's recurrence is straight-line code. */
+** exp(-|x|) sqrt(|x|) I0(x) and the same of I1 in 16/x - 1 beyond. The coefficients
+** were computed to 40 digits. Each list begins with the coefficient of the highest order and
+** leaves that of order 0 out, so that Clenshaw's recurrence is straight-line code. */
 
 #define TLM_CLENSHAW_STEP_(c) \
   b2 = b1;                    \

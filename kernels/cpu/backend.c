@@ -80,7 +80,8 @@ static atomic_bool portable;
 
 bool tlk_portable(void) { return atomic_load_explicit(&portable, memory_order_relaxed); }
 
-/* the best set, kept here while the portable set is in use; otherwise NULL */
+/* the loops for the best instruction set of this machine, kept here while the portable loops are in
+** use; otherwise NULL */
 static _Atomic(const tlk_Isa *) best;
 
 bool tlk_cpu_set_portable(bool on) {

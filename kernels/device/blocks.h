@@ -39,8 +39,8 @@ typedef struct tlk_BlockSource {
   const char *name;    /* name of the plugin for messages */
   tl_Device device;
   int64_t granule[2]; /* size in bytes of a granule for large blocks, and for small blocks */
-  /* If a large block has less than half of this number of bytes, at least this number of bytes is
-  ** mapped for it. */
+  /* The least number of bytes that is mapped at once for a large block, unless the block needs at
+  ** least half of this number. Later blocks use the rest. */
   int64_t least;
   /* size in bytes of the address space of a stream's first arena, a multiple of both granules */
   int64_t reach;

@@ -419,7 +419,8 @@ describe("a compiled function follows", function()
    end)
 end)
 
--- Scripts can call the functions of torch.compile too, even in a sandbox.
+-- torch.compile calls torch._note. A script may call this function too, even in a sandbox, so it must withstand any
+-- arguments.
 describe("torch._note", function()
    it("copies the lists, so that later changes of them do no harm", function()
       local tensors = {x:clone(), x, false, false, n = 4}
