@@ -17,8 +17,8 @@ local torch = require "tlua"
 
 local M = {}
 
--- Loads tlua.utils.suggest on demand: it is needed only for errors, and for tables that may be
--- options or values.
+-- Loads tlua.utils.suggest on demand: it is needed only for errors, and for deciding whether a
+-- table is a table of options or an argument's value.
 local function suggest() return require "tlua.utils.suggest" end
 
 --- Returns the name of the kind of a sparse or other wrapped tensor; nil for any other value.
@@ -107,8 +107,8 @@ local types = {
    boolean = {"a boolean", of_type "boolean"},
    ["function"] = {"a function", of_type "function"},
    table = {"a table", of_type "table"},
-   -- a table for a parameter of the type `names` may be given by position, even if the parameter is
-   -- optional
+   -- A table for a parameter of the type `names` may be given by position, even if the parameter is
+   -- optional. Other optional tables must be given by name (is_value).
    names = {"a table", function(value)
       return type(value) == "table" and value or nil
    end},
@@ -116,7 +116,7 @@ local types = {
       return type(value) == "table" and getmetatable(value) and value or nil
    end},
    integer = {"an integer", to_integer},
-   dim = {"an integer", to_integer}, -- a dimension; dimensions count from 1
+   dim = {"an integer", to_integer}, -- the number of a dimension, which counts from 1
    count = {"an integer of at least 0", function(value)
       local n = to_integer(value)
       return n and n >= 0 and n or nil
@@ -140,7 +140,7 @@ local types = {
    tensor = {"a tensor", function(value)
       return torch.is_tensor(value) and value or nil
    end},
-   -- a number, which may be complex
+   -- a number, or a complex number for operators that accept one
    factor = {"a number", function(value)
       if type(value) == "number" then return value end
       if type(value) ~= "userdata" or torch.is_tensor(value) then return nil end
@@ -153,7 +153,7 @@ local types = {
    end},
 }
 
--- Maps the titles of all functions declared so far to their signatures.
+-- Maps the title of each function declared so far to the function's signature.
 local declared = {}
 
 local function parse_literal(text)
@@ -313,7 +313,8 @@ local function names_of(signature)
    return names
 end
 
--- Raises the error for an unknown option; `position` is the position of the table of options.
+-- Raises the error for an unknown option. `position` is the position of the table of options among
+-- the arguments, which the user may have meant as the value of the parameter there.
 local function refuse_option(signature, key, position)
    local parameter, why = signature[position], unknown_text(signature.title, key,
       names_of(signature))
@@ -340,9 +341,9 @@ end
 
 -- Returns whether a table, the last argument, is the value of the parameter at its position rather
 -- than the table of options. The parameter must accept a table, and no key may be a parameter's
--- name. For an optional parameter a table must be given by name, since otherwise misspelt options
--- would be taken for the value. The exception is the type `names`, if no key of two or more letters
--- resembles a parameter's name.
+-- name. For an optional parameter, a table counts as options and must be given by name, since
+-- otherwise misspelt options would be taken for the value. The exception is the type `names`: its
+-- tables may be given by position if no key of two or more letters resembles a parameter's name.
 local function is_value(signature, position, value)
    local parameter = signature[position]
    if not parameter or next(value) == nil and parameter.optional then return false end
@@ -460,7 +461,7 @@ function M.refuse(name, what, expected, value)
 end
 
 -- Returns the results of a pcall, or raises its error. If the message begins with the name of
--- another operator, the name of the operator that was called replaces it.
+-- another operator, it is replaced by `name`, the operator that was called.
 local function relay(name, title, first, ok, ...)
    if ok then return ... end
    local why = ...

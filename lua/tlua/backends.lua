@@ -36,7 +36,7 @@ local function settings(title, fields, functions)
          table.concat(names, ", ")))
    end
    return setmetatable({}, {
-      names = known, -- torch.has reads this field
+      names = known, -- the function torch.has reads this field
       __index = function(_, name)
          if functions and functions[name] then return functions[name] end
          return field_of(name).get()
@@ -56,7 +56,7 @@ local function settings(title, fields, functions)
    })
 end
 
--- Makes a table of tables of settings; its own fields cannot be assigned.
+-- Makes a table whose fields are tables of settings. These fields themselves cannot be assigned.
 local function group(title, members, example)
    return setmetatable({}, {
       __index = lazy.strict(members, "torch." .. title),
@@ -107,17 +107,18 @@ local take_mode = args.signature [[use_deterministic_algorithms(mode: any,
 --- are recorded, and compared with 1, 3 and all threads (spec/portable). ARM was compared in an
 --- emulator, before the last changes; 32-bit processors, Windows and other compilers follow the
 --- same rules when tlua is built, but have not been compared.
---- Conditions and costs:
+---
+--- Conditions and costs of the mode "portable":
 --- * Factorizations of linear algebra (torch.linalg.solve, svd, eigh and others that call LAPACK),
 ---   elementary functions of complex numbers, and special.bessel_j0, j1, y0 and y1 raise an error.
 --- * The bits of NaN may differ, and so may conversions of floats to integer dtypes that cannot
 ---   hold them. GPUs compute as without this mode.
 --- * Operators other than matrix products use vectors of 16 bytes, and none uses a BLAS library.
 ---   On a processor with AVX-512, in one thread, training steps took longer than in the fast mode:
---- 2.1 times as long for a convolutional network, 2.0 times for a transformer's layer, and 1.9
---- times for an LSTM (spec/bench/portable.lua). * The mode holds for the whole process. No other
---- thread may run operators while it changes. * A library that was built for one instruction set
---- (ISAS of make) may refuse this mode.
+---   2.1 times as long for a convolutional network, 2.0 times for a transformer's layer, and 1.9
+---   times for an LSTM (spec/bench/portable.lua).
+--- * The mode holds for the whole process. No other thread may run operators while it changes.
+--- * A library that was built for one instruction set (ISAS of make) may refuse this mode.
 ---@param mode boolean|"portable"
 ---@param options? {warn_only?: boolean}
 function M.use_deterministic_algorithms(...)
@@ -178,8 +179,8 @@ local cache = {enabled = boolean "disk_cache"}
 -- dtypes, fills, dropout, swiglu, rotary_embedding, and the gradients of these and of activations.
 local fusion = {enabled = boolean "fusion"}
 
--- Returns a function that returns the counters whose names begin with a prefix. The prefix is
--- removed from the names.
+-- Returns a function that returns a table of the counters whose names begin with a prefix, without
+-- the prefix in the names.
 local function counters(title, prefix)
    return checked.query(title, function()
       local counts = {}
@@ -200,8 +201,8 @@ local function fusion_stats(...)
    return counts
 end
 
--- PyTorch's functions that enable one implementation of attention, such as
--- enable_flash_sdp(boolean), or query it, such as flash_sdp_enabled().
+-- Functions of PyTorch's torch.backends.cuda that enable an implementation of attention, such as
+-- enable_flash_sdp(boolean), or return whether it is enabled, such as flash_sdp_enabled().
 local of_cuda = {}
 for name, backend in pairs {
    flash = "FLASH_ATTENTION", mem_efficient = "EFFICIENT_ATTENTION", math = "MATH",
@@ -241,7 +242,7 @@ local take_flags = args.signature [[backends.cudnn.flags(enabled: boolean?, benc
    benchmark_limit: count?, deterministic: boolean?, allow_tf32: boolean?)]]
 
 -- Sets cudnn's fields while fn runs with the remaining arguments, or until the returned scope is
--- closed. Fields that are not given are unchanged.
+-- closed. Fields that `options` lacks are unchanged.
 local function cudnn_flags(options, fn, ...)
    local wanted, before = take_flags(options or {}), {}
    scopes.check_function("backends.cudnn.flags", fn)

@@ -26,8 +26,9 @@ local function values(given, keys, i)
    return given[keys[i]], values(given, keys, i + 1)
 end
 
--- Returns a function that checks arguments and returns them by position. The values for a call
--- without arguments are kept, unless one is a table.
+-- Returns a function that checks arguments and returns them by position. The default values, which
+-- a call without arguments gets, are computed once and kept for later calls, unless one of them is
+-- a table, which a function might change.
 local function taker(declaration)
    local take, names = args.declare(declaration)
    local defaults, n
@@ -51,7 +52,7 @@ local function check(fn, declaration)
    return checked
 end
 
---- Returns a function that calls fn without arguments, and refuses any argument.
+--- Returns a function that calls fn without arguments, and raises an error if it gets an argument.
 ---@param title string  the function's name in messages
 ---@param fn function
 ---@return function
@@ -65,7 +66,7 @@ function M.query(title, fn)
    return checked
 end
 
---- Makes functions without parameters refuse arguments.
+--- Makes functions without parameters raise an error if they get an argument.
 ---@param module table  the module that has the functions
 ---@param prefix string  the beginning of their names in messages: "" or "cpu."
 ---@param names string  separated by spaces

@@ -30,8 +30,8 @@ local function construct(cls, ...)
    return object
 end
 
--- Sets a new field of a class. If the field is a metamethod, the subclasses that do not have it yet
--- get it, too.
+-- Sets a new field of a class. If the field is a metamethod, it is also set in the subclasses that
+-- do not have it yet.
 local function define(cls, name, value)
    rawset(cls, name, value)
    if not metamethods[name] then return end

@@ -48,7 +48,8 @@ local function wrap_function(fn, options)
 end
 
 local function wrap(fn, options)
-   local can_watch = debug and debug.sethook -- a sandbox has no debug library
+   -- whether the debug library exists, which a sandbox lacks
+   local can_watch = debug and debug.sethook
    if options.disable or options.backend == "eager" or not can_watch then return fn end
    if class.isinstance(fn, torch.nn.Module) then
       local module = require "tlua.compile.OptimizedModule"(fn)
@@ -139,8 +140,8 @@ function Explanation:__tostring()
    return table.concat(lines, "\n")
 end
 
---- Calls a function three times in the way of torch.compile. Describes the program that was made,
---- or says why there is none.
+--- Calls a function three times, as a compiled function of torch.compile would be called. Describes
+--- the program that was made, or says why there is none.
 ---
 ---     local function f(x) return x * 2 + 1 end
 ---     local function g(x) if x:sum():item() > 0 then return x end return -x end
@@ -158,8 +159,8 @@ function M.explain(fn, ...)
    end
    local inner = compiled[fn]
    local calls = calls_of(inner and inner.fn or fn, {})
-   -- up to 6 calls, because the first calls may load files of the library, and are then not
-   -- recorded
+   -- Up to 6 calls are made, because the first calls may load files of the library. Such calls are
+   -- not recorded.
    for k = 1, 6 do
       if k <= 3 or not calls.made and #calls.reasons == 0 then calls:__call(...) end
    end

@@ -6,7 +6,8 @@ local closures = require "tlua.export.closures"
 local nested = require "tlua.export.nested"
 local trace = require "tlua.export.trace"
 
--- Calls a branch, and returns the structure of its results and the list of their tensors.
+-- Calls a branch. Returns the structure of its results (see nested.flatten), and the list of the
+-- tensors among them.
 local function results_of(title, branch, operands)
    local results, list = table.pack(branch(table.unpack(operands))), {}
    for i = 1, results.n do
@@ -42,7 +43,8 @@ local function check_same(first, list, second, others)
    end
 end
 
--- Records both branches of torch.cond for torch.export. Returns their joined results.
+-- Records both branches of torch.cond for torch.export. Returns results that stand for those of the
+-- branch that a program will run.
 local function record(pred, true_fn, false_fn, operands)
    if trace.step then
       torch.raise "cond: torch.export_step records no branches; torch.export does"

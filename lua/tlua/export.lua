@@ -35,8 +35,8 @@ local is_tensor <const> = torch.is_tensor
 ---@overload fun(...): Tensor
 local Program = class.class("export.Program")
 
--- Returns the number of entries of a structure that has only tensors, and nil for a structure with
--- tables.
+-- Returns the number of entries of a structure (see nested.flatten) if all of them are tensors, and
+-- nil if one is a table.
 local function plain_count(structure)
    if not structure then return nil end
    for _, entry in ipairs(structure) do
@@ -61,7 +61,8 @@ local function wrap(graph)
    program.structure_ = {
       inputs = read.inputs, outputs = read.outputs, plain_inputs = plain_inputs,
       plain_outputs = plain_outputs, direct = direct,
-      -- the function of C for programs of one result; it returns nil if the arguments do not fit
+      -- the function of C that runs a program of one result. It returns nil if the arguments do not
+      -- fit.
       single = direct and plain_outputs == 1 and graph.run_single,
    }
    return program
@@ -308,8 +309,8 @@ local function find_marks(graph)
    return branches, loops
 end
 
--- Compares the program's results with the model's. The model may raise an error for other inputs
--- than the example.
+-- Raises an error unless the program's results equal the model's. For inputs other than the
+-- example, the model may raise an error, and nothing is compared then.
 local function compare(graph, call, tensors, is_example)
    local random = torch.get_rng_state()
    local results = table.pack(pcall(trace.call, call, tensors))
@@ -333,8 +334,9 @@ local function compare(graph, call, tensors, is_example)
    end
 end
 
--- Checks a program with branches or loops, whose functions might change variables of Lua. Other
--- inputs than the example, for which a loop might not end, are tried if there is no loop.
+-- Checks a program with branches or loops by comparing its results with the model's, because the
+-- functions of a branch or loop might change variables of Lua. Inputs other than the example are
+-- tried only if there is no loop, since a loop might not end for them.
 local function check_marks(graph, call, tensors)
    local branches, loops = find_marks(graph)
    if branches or loops then compare(graph, call, tensors, true) end

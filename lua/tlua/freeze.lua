@@ -33,8 +33,8 @@ function Frozen:__init() -- luacheck: ignore self
    torch.raise "Frozen: use torch.freeze(model)"
 end
 
--- Stores the tensors of a value with the given structure in `list` after position `n`, and returns
--- the position of the last one.
+-- Stores the tensors in `value`, an argument with the given structure, in `list` after position
+-- `n`. Returns the position of the last tensor.
 local function fill(list, n, structure, value, argument)
    if structure == 0 then
       if not torch.is_tensor(value) then

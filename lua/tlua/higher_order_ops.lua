@@ -33,7 +33,7 @@ local function slice_of(list, structure, dim, i)
    return (nested.unflatten(structure, slices, 1))
 end
 
--- The results of the calls, which are stacked at the end.
+-- Collects the results of the calls. At the end, they are stacked.
 local Stack = {}
 Stack.__index = Stack
 
@@ -50,7 +50,8 @@ function Stack:add(title, result)
    end
 end
 
--- Returns the results, with each tensor's slices joined by `join`.
+-- Returns the results of all calls: for each tensor in the structure of a result, join(list of the
+-- calls' tensors).
 function Stack:joined(join)
    local list = {}
    for k, slices in ipairs(self) do list[k] = join(slices) end

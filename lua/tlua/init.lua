@@ -11,7 +11,7 @@ for name in ("contiguous_format preserve_format channels_last channels_last_3d")
    torch[name] = name
 end
 
--- Defines some functions a second time, under PyTorch's other paths.
+-- Sets functions of torch also under a second path that PyTorch has for them.
 local autograd = torch.autograd
 for name in ("no_grad enable_grad inference_mode set_grad_enabled"):gmatch "%S+" do
    autograd[name] = torch[name]

@@ -58,7 +58,7 @@ function M.memory_snapshot(device)
    return groups
 end
 
---- Formats the groups of a snapshot as a table.
+--- Formats the groups of tensors in a snapshot of memory as a table.
 ---@param groups table[]
 ---@param most integer  the largest number of rows
 ---@return string

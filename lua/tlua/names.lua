@@ -7,7 +7,8 @@ local M = {}
 
 -- Unknown names -----------------------------------------------------------------------------------
 
--- The tables that are searched for a name that a program has looked up in the wrong table.
+-- The public tables that are searched for a name that a program has looked up in the wrong table.
+-- "" stands for torch itself.
 local namespaces <const> = {
    "", "nn", "nn.functional", "nn.init", "nn.utils", "optim", "optim.lr_scheduler", "linalg",
    "special", "autograd", "func", "data", "utils", "io", "distributed", "cuda", "distributions",

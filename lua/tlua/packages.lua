@@ -45,8 +45,8 @@ function M.advice(name)
    return ("the package %s is not installed: luarocks install tlua-%s"):format(name, name)
 end
 
--- Returns path templates, like those in package.path, into which a module's name without "tlua." is
--- inserted.
+-- Returns path templates, like those in package.path, for the files of the packages beside the
+-- library. A module's name without "tlua." is inserted into them.
 local function templates()
    local folder = torch._library_path():match "^(.*)/" or "."
    local list = {}

@@ -38,11 +38,13 @@ local moves <const> = {
    broadcast_tensors = {1}, atleast_1d = {1}, atleast_2d = {1}, atleast_3d = {1},
    fill_diagonal_ = {1, 2}, meshgrid = {1}, positive = {1},
 }
--- operators that count as moving elements for unsigned integers only
+-- Maps operators that count as moving elements for unsigned integers only to the positions of their
+-- arguments that contain elements.
 local whole_moves <const> = {
    gather = {1}, scatter = {1, 4}, scatter_ = {1, 4}, take_along_dim = {1},
 }
--- operators that take positions, labels or counts, with the places of these arguments
+-- Maps operators to the positions of their arguments that contain indices, labels or counts, which
+-- are not converted.
 local positions_at <const> = {
    gather = {3}, scatter = {3}, scatter_add = {3}, scatter_reduce = {3}, take = {2}, put = {2},
    take_along_dim = {2}, index = {2}, index_select = {3}, index_add = {3}, index_copy = {3},
@@ -104,8 +106,8 @@ local function function_of(name)
    return found
 end
 
--- Returns the arguments with fn applied to each tensor and, at the positions in `numbers`, to each
--- number.
+-- Returns a copy of the arguments in which fn(x) replaces each tensor and number x at the positions
+-- in `positions`, or at all positions if it is nil. A list of tensors is mapped item by item.
 local function map(arguments, positions, fn)
    local made = {n = arguments.n}
    for i = 1, arguments.n do
@@ -183,7 +185,7 @@ local function move(name, plain, positions, dtype, arguments)
    local bits = bits_of[dtype]
    local function to_bits(value)
       if type(value) == "number" then
-         -- beside a list of tensors, a number is a dimension
+         -- Beside a list of tensors, a number is a dimension, which is not converted.
          return shares_first[plain] and value
             or torch.full({}, value, {dtype = dtype}):view(bits):item()
       end
@@ -199,8 +201,8 @@ local function move(name, plain, positions, dtype, arguments)
    return convert_results(back, function_of(name)(table.unpack(made, 1, made.n)))
 end
 
--- Calls an operator after `fn` has converted all tensors of these dtypes and the numbers beside
--- them.
+-- Calls an operator with a copy of the arguments in which fn(x) replaces each tensor x, and each
+-- number x at a position in the set `numbers`.
 local function call(name, arguments, fn, numbers)
    local chosen = {}
    for i = 1, arguments.n do chosen[i] = torch.is_tensor(arguments[i]) or numbers and numbers[i] end
@@ -344,7 +346,8 @@ local function compute_in_place(name, arguments)
    return arguments[1]:copy_((compute(name:sub(1, -2), arguments)))
 end
 
-local computing <const> = {} -- maps operators to functions whose errors name them
+-- maps each operator to the function that computes it, whose errors name the operator
+local computing <const> = {}
 
 return function(name, ...)
    if not computing[name] then

@@ -38,7 +38,8 @@ local function position_text(shape, k)
    return "(" .. table.concat(position, ", ") .. ")"
 end
 
--- Returns the required relation for messages: "equal" if both tolerances are 0, otherwise "close".
+-- Returns the required relation as a word for messages: "equal" if both tolerances are 0, otherwise
+-- "close".
 local function demand(o) return o.rtol == 0 and o.atol == 0 and "equal" or "close" end
 
 local function allowed(o, tolerance)
@@ -195,7 +196,8 @@ local take_make = args.signature [[make_tensor(shape: integers, dtype: string, d
    low: number?, high: number?, requires_grad: boolean = false, noncontiguous: boolean = false,
    exclude_zero: boolean = false)]]
 
--- Reads (shape, options) or (2, 3, options), and returns one list of arguments.
+-- Reads the arguments (shape, options) or, for example, (2, 3, options). Returns the shape as a
+-- list, and the arguments after it.
 local function with_shape(...)
    local first = ...
    if math.type(first) ~= "integer" then return ... end

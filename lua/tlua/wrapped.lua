@@ -64,8 +64,8 @@ function M.kind(kind)
       return kind.new(copy)
    end
 
-   -- Returns the shell of a tensor: functions that take the main tensor out of it and put it back
-   -- (lua/tlua/autograd/shells.lua).
+   -- Returns the shell of a tensor: a table of functions that return the main tensor of a tensor,
+   -- and that make a tensor with a new main tensor (lua/tlua/autograd/shells.lua).
    function meta.shell(x)
       local rest = {}
       for key, value in pairs(kind.parts(x)) do rest[key] = value end
@@ -80,7 +80,7 @@ function M.kind(kind)
       }
    end
 
-   -- Raises an error: this kind of tensor lacks the operator.
+   -- Raises an error that says that this kind of tensor lacks the operator `who`.
    function kind.unsupported(who)
       torch.raise(("%s: is not defined for %s; %s"):format(who, kind.plural, kind.hint))
    end

@@ -7,7 +7,8 @@ local class = require "tlua.class"
 local checks = require "tlua.optim.checks"
 local Optimizer = require "tlua.optim.Optimizer"
 
---- Adam with less memory: for a matrix it keeps only the row and column means of squared gradients.
+--- A variant of Adam that uses less memory: for a matrix it keeps only the row and column means of
+--- squared gradients.
 ---
 ---     local w = torch.ones(4, 3):requires_grad_()
 ---     local optimizer = torch.optim.Adafactor({w}, {lr = 0.01})
@@ -45,7 +46,7 @@ function Adafactor:__init(params, options)
    parent.__init(self, params, options, defaults, check)
 end
 
---- Converts a loaded state. The step count keeps its dtype and stays on the CPU.
+--- Converts a value of a loaded state. The step count becomes a float64 tensor on the CPU.
 function Adafactor:adopt(key, value, parameter, group)
    if key ~= "step" then return parent.adopt(self, key, value, parameter, group) end
    if not torch.is_tensor(value) then
@@ -66,8 +67,8 @@ local function begin(state, grad)
    state.row_var, state.col_var = grad:new_zeros(rows), grad:new_zeros(columns)
 end
 
--- Moves a state by the fraction `weight` towards a value that was computed in float32. The state
--- may have a half-precision dtype.
+-- Moves a tensor of the state by the fraction `weight` towards `value`, which was computed in
+-- float32. The state may have a half-precision dtype. Returns the new state in value's dtype.
 local function approach(state, value, weight)
    state:lerp_(value:to(state.dtype), weight)
    return state:to(value.dtype)
@@ -98,12 +99,12 @@ function Adafactor:update(parameter, grad, state, o)
    local eps = o.eps[1] or torch.finfo(parameter.dtype).eps
    local half = parameter:element_size() < 4
    local p, g = half and parameter:float() or parameter, half and grad:float() or grad
-   -- (1) the step size, relative to the parameter's root mean square
+   -- (1) computes the step size, relative to the parameter's root mean square
    local rho = math.min(lr, 1 / t ^ 0.5)
    local alpha = root_mean_square(p):clamp_min(o.eps[2]):mul_(rho)
-   -- (2) weight decay
+   -- (2) applies weight decay
    if o.weight_decay ~= 0 then p:mul_(1 - lr * o.weight_decay) end
-   -- (3) u: the gradient divided by the square root of its variance, and clipped
+   -- (3) computes u: the gradient divided by the square root of its variance, and clipped
    local update = variance_of(state, g, t ^ o.beta2_decay, eps):clamp_min_(eps * eps):rsqrt_()
    update:mul_(g)
    alpha:div_((root_mean_square(update) / o.d):clamp_min_(1))

@@ -43,7 +43,7 @@ function Adagrad:rule(o)
    return "adagrad", names, {o.lr, o.lr_decay, o.eps, o.weight_decay}
 end
 
--- Updates the parameter's rows for which a sparse gradient has values.
+-- Updates the rows of a parameter that a sparse gradient has.
 function Adagrad:update_rows(parameter, rows, values, state, o)
    if o.weight_decay ~= 0 then
       args.refuse("optim.Adagrad", "weight_decay", "0 with a sparse gradient", o.weight_decay)

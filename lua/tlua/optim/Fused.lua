@@ -27,8 +27,8 @@ Fused.implementations = {fused = true, foreach = true, differentiable = true}
 ---@param cls table  the class
 ---@param defaults table<string, any>  the options of this class; the function adds the options that
 --- all classes have
----@param check fun(o: table): string?, string?  returns the name of a wrong option, and the
---- expectation
+---@param check fun(o: table): string?, string?  returns the name of a wrong option, and which value
+--- was expected
 function Fused.define(cls, defaults, check)
    local all = {maximize = false, capturable = false, master_weights = false}
    for name, value in pairs(defaults) do all[name] = value end
@@ -81,8 +81,8 @@ local function new_state(self, name, parameter, group)
    return first == 0 and made or made:fill_(first)
 end
 
--- The argument lists of a step's call. They are reused, since making and collecting them would cost
--- as much as the step of a small model.
+-- The argument lists of a step's call. They are kept for each optimizer and reused, because making
+-- and collecting them would take as long as the step of a small model.
 local lists_of = setmetatable({}, {__mode = "k"})
 
 local function lists_for(self)
@@ -98,7 +98,7 @@ local function clear(list, from)
    for i = from, #list do list[i] = nil end
 end
 
--- Makes the state that parameters with a gradient still lack.
+-- For parameters that have a gradient, makes the tensors of the state that do not exist yet.
 local function complete(self, params, states, offset, names, group)
    for i = 1, #params do
       local parameter = params[i]
@@ -119,18 +119,21 @@ local function complete(self, params, states, offset, names, group)
    end
 end
 
--- Puts the parameters that have a gradient, and their states, into `lists`.
+-- Puts the parameters that have a dense gradient, and their states, into `lists`. lists.n becomes
+-- the number of these parameters, or -1 if a parameter or a gradient is sparse.
 local function gather(self, lists, params, states, offset, names, group)
    lists.n = torch._gather_step(params, states, offset, names, self.clocks, lists.params,
-      lists.states, lists.clocks) -- n is -1 if a parameter or a gradient is sparse
+      -- The number is nil if a tensor of a state is missing. The missing tensors are then made
+      -- first.
+      lists.states, lists.clocks)
    if lists.n then return end
    complete(self, params, states, offset, names, group)
    lists.n = torch._gather_step(params, states, offset, names, self.clocks, lists.params,
       lists.states, lists.clocks)
 end
 
--- Removes surplus entries from the end of the lists; an earlier call with more parameters added
--- them.
+-- Removes surplus entries from the end of the lists, which an earlier call with more parameters has
+-- left there.
 local function trim(self, lists, states)
    local n = lists.n
    if n == lists.last and states == lists.last_states then return end
@@ -155,7 +158,7 @@ end
 
 --- Computes the numbers that a step needs to clip gradients and to detect non-finite ones. Two
 --- kernels handle all gradients and leave them unchanged. Returns nil if other ranks hold parts of
---- the parameters, or if a norm of order norm_type may be finite although a gradient is not.
+--- the parameters, or if the norm of order norm_type could be finite although a gradient is not.
 ---@param max_norm number
 ---@param norm_type number
 ---@param grad_scale? Tensor  a divisor to be applied to the gradients
@@ -194,8 +197,8 @@ local function call(self, lists, group, rule, states, options, masters)
       group.maximize, extra)
 end
 
--- Returns the parameters that have a dense gradient and for which wanted(parameter, state) is true,
--- and their states.
+-- Returns the parameters of a group that have a dense gradient and for which wanted(parameter,
+-- state) is true, and the states of these parameters.
 local function select(self, group, offset, wanted)
    local params, states = {}, {}
    for i, parameter in ipairs(group.params) do
@@ -249,8 +252,8 @@ function Fused:update_sparse(parameter, values, grad, state, group) -- luacheck:
       or "; SGD takes such parameters"))
 end
 
--- Returns the values of a sparse gradient: divided by the scale, clipped and, with the option
--- `maximize`, negated.
+-- Returns the values of a sparse gradient as the step uses them: divided by the scale, multiplied
+-- by the clipping factor and, with the option `maximize`, negated.
 local function step_values(self, values, group)
    if self.grad_scale then values = values / self.grad_scale end
    if self.clip then values = values * self.clip end
@@ -319,8 +322,9 @@ local function is_clock(self, key)
    return false
 end
 
--- The options that add tensors to a state. A saved state is checked as if they were off: if an
--- option was turned on after the last step, the next step makes the option's tensors.
+-- Options that add tensors to a state, with the values that turn them off. A saved state is checked
+-- as if these options were off, because an option may have been turned on after the last step. In
+-- that case the next step makes the option's tensors.
 local off <const> = {amsgrad = false, centered = false, momentum = 0}
 
 function Fused:needed_state(group)

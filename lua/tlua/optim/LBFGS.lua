@@ -112,7 +112,8 @@ local function find_direction(state, gradient)
    return q
 end
 
--- Adds the last step's differences to the history of the curvature.
+-- Adds the differences s and y of the last step to the history, unless the curvature along the step
+-- is too small.
 local function remember(state, gradient, o)
    local y = gradient - state.prev_flat_grad
    local s = state.d * state.t
@@ -152,7 +153,7 @@ local function search(state, o, t, loss, gradient, slope, measure, most)
    return loss, gradient, t, used
 end
 
--- Computes the direction of the next move; the first one is the negative gradient.
+-- Computes the direction of the next move, state.d. The first direction is the negative gradient.
 local function set_direction(state, gradient, o)
    state.n_iter = state.n_iter + 1
    if state.n_iter == 1 then
@@ -165,7 +166,7 @@ local function set_direction(state, gradient, o)
    state.prev_flat_grad = gradient:clone()
 end
 
---- Makes up to max_iter iterations.
+--- Makes a step, which consists of up to max_iter iterations.
 ---@param closure fun(): Tensor  computes the loss and the gradients anew, returns the loss
 ---@return Tensor loss  the loss before the step
 function LBFGS:make_step(closure, options)
@@ -197,16 +198,16 @@ function LBFGS:make_step(closure, options)
    if largest(gradient) <= o.tolerance_grad then return first_loss end
 
    for iteration = 1, o.max_iter do
-      -- (1) the direction
+      -- (1) computes the direction
       set_direction(state, gradient, o)
       local last_loss = loss
-      -- (2) the step length: the first step is shorter, because the function's scale is not known
-      -- yet
+      -- (2) chooses the step length, which is shorter in the first step, because the function's
+      -- scale is not known yet
       local t = lr
       if state.n_iter == 1 then t = math.min(1, 1 / gradient:abs():sum():item()) * lr end
       local slope = gradient:dot(state.d):item()
       if slope > -o.tolerance_change then break end
-      -- (3) the step
+      -- (3) moves the parameters
       local used = 0
       if o.line_search_fn == "strong_wolfe" then
          loss, gradient, t, used = search(state, o, t, loss, gradient, slope, measure,
@@ -221,7 +222,7 @@ function LBFGS:make_step(closure, options)
       state.t = t
       evaluations = evaluations + used
       state.func_evals = state.func_evals + used
-      -- (4) reasons to stop
+      -- (4) stops if one of these conditions holds
       if evaluations >= max_eval or largest(gradient) <= o.tolerance_grad
          or largest(state.d * t) <= o.tolerance_change
          or math.abs(loss - last_loss) < o.tolerance_change then

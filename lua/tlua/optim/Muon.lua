@@ -87,7 +87,8 @@ local function orthogonal(matrix, o)
    return tall and x:t() or x
 end
 
--- Updates the momenta, and returns them or, for Nesterov's variant, the look-ahead values.
+-- Updates the momenta of the parameters. Returns the momenta or, for Nesterov's variant, the
+-- momenta after one more update with the same gradients.
 local function directions(self, params, grads, positions, o)
    local ahead, buffers = {}, {}
    for i, parameter in ipairs(params) do
@@ -99,7 +100,8 @@ local function directions(self, params, grads, positions, o)
    return torch._fused_step_(ahead, grads, buffers, {}, rule, {0, o.momentum})
 end
 
--- Returns the rate as a number, and a function that rounds a number to the dtype of the rate.
+-- Returns a learning rate as a number, and a function that rounds a number to the dtype of the
+-- rate; the function changes nothing if the rate was given as a number.
 local function rate(lr)
    if not torch.is_tensor(lr) then return lr, function(x) return x end end
    local like = torch.zeros({}, {dtype = lr.dtype})

@@ -6,8 +6,8 @@ local checks = require "tlua.optim.checks"
 local Adam = require "tlua.optim.Adam"
 local Fused = require "tlua.optim.Fused"
 
---- Adam with Nesterov's momentum: the step uses an estimate of the mean of gradients after the next
---- update.
+--- Adam with Nesterov's momentum: the step uses an estimate of the value that the mean of gradients
+--- will have after the next update.
 ---
 ---     local w = torch.tensor({1.0}):requires_grad_()
 ---     local optimizer = torch.optim.NAdam({w}, {lr = 0.1})
@@ -24,7 +24,8 @@ local defaults = {
    decoupled_weight_decay = false,
 }
 
-NAdam.clocks = {"step", "mu_product"} -- mu_product is the product of all momenta so far
+-- mu_product is the product of the momentum factors of all steps so far
+NAdam.clocks = {"step", "mu_product"}
 
 local function check(o)
    local option, expected = checks.not_negative(o, {"momentum_decay"})

@@ -60,7 +60,7 @@ local expected_parameters <const> =
 
 -- Options ---------------------------------------------------------------------------------------
 
--- The fields that schedulers store in a group beside the group's options.
+-- Fields that schedulers store in a group in addition to the group's options.
 local of_schedules <const> = {
    initial_lr = true, max_lr = true, min_lr = true, swa_lr = true, max_momentum = true,
    base_momentum = true,
@@ -68,8 +68,8 @@ local of_schedules <const> = {
 
 local none <const> = {}
 
--- Checks an option that in PyTorch selects an implementation of the step. In tlua each optimizer
--- has one implementation, so the option has no effect.
+-- Checks an option that selects an implementation of the step in PyTorch. In tlua each optimizer
+-- has only one implementation, so the option has no effect.
 local function check_implementation(name, given, key)
    if given[key] == nil then return end
    if type(given[key]) ~= "boolean" then args.refuse(name, key, "a boolean", given[key]) end
@@ -99,8 +99,8 @@ local function merge(self, given, extra)
    return options
 end
 
---- Raises an error if the optimizer's `check` refuses a group's options. Reading a learning rate in
---- a tensor waits for its device.
+--- Raises an error if the function `check` of the optimizer finds a wrong option in a group. If the
+--- learning rate is a tensor, the program waits for the tensor's device to read it.
 ---@param group table  the options and params
 function Optimizer:check_group(group)
    if not self.check_options then return end
@@ -146,8 +146,8 @@ local function parameter_list(self, list)
    for i = 1, #list do
       local parameter = list[i]
       if type(parameter) == "table" then names[i], parameter = parameter[1], parameter[2] end
-      -- steps change the values of a nested parameter, which share its memory; the gradient of the
-      -- values shares the memory of the parameter's gradient
+      -- A nested parameter is represented by the tensor of its values: steps change the values in
+      -- place, and the gradient of the values shares the memory of the parameter's gradient.
       if torch.is_tensor(parameter) and parameter.is_nested then parameter = parameter:values() end
       self:check_parameter(i, parameter)
       if (names[i] == nil) ~= (names[1] == nil) then
@@ -163,8 +163,8 @@ end
 ---@param params Tensor[]|table[]  parameters, {name, tensor} pairs, or groups {params = ...}
 ---@param given table?  options for all groups
 ---@param defaults table<string, any>  all existing options, with their defaults
----@param check? fun(options: table): string?, string?  returns the name of a wrong option, and the
---- expectation
+---@param check? fun(options: table): string?, string?  returns the name of a wrong option, and
+--- which value was expected
 function Optimizer:__init(params, given, defaults, check)
    local name = torch.type(self)
    given = given or {}
@@ -284,8 +284,8 @@ function Optimizer:clip_gradients(max_norm, norm_type)
    return torch.nn.utils.clip_grad_norm_(list, max_norm, norm_type), nil
 end
 
---- Makes a step without calling hooks. Optimizers that make several steps for each call override
---- this method.
+--- Makes a step without calling hooks. Optimizers that need more than one update for each call,
+--- such as LBFGS, override this method.
 function Optimizer:make_step(closure, options)
    local loss
    if closure then
@@ -372,7 +372,7 @@ end
 --- A function that the profiler sets, or false. If it is set, each step is made by the call
 --- around(step, optimizer, closure, options).
 Optimizer.around = false
-Optimizer._hooks = false -- a field of the class is found without a call of __index
+Optimizer._hooks = false -- as a field of the class, it is found without a call of __index
 
 local function step_with_hooks(self, closure, options)
    for hook in hooks.each(hooks_of(Optimizer, "step_pre"), hooks_of(self, "step_pre")) do
@@ -466,7 +466,8 @@ checked.methods(Optimizer, [[zero_grad(set_to_none: boolean = true) add_param_gr
    register_load_state_dict_pre_hook(hook: callable, prepend: boolean = false)
    register_load_state_dict_post_hook(hook: callable, prepend: boolean = false)]])
 
--- an optimizer is not a list: `for _, p in ipairs(optimizer)` would run zero times
+-- An optimizer is not a list. Without an error, `for _, p in ipairs(optimizer)` would silently run
+-- zero times.
 getmetatable(Optimizer).__index = function(_, key)
    if math.type(key) ~= "integer" then return nil end
    torch.raise(("optim: an optimizer has no item %d; its parameters are in optimizer.param_groups, "

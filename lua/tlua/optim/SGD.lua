@@ -34,8 +34,9 @@ Fused.define(SGD, defaults, check)
 
 local none <const>, buffer <const> = {}, {"momentum_buffer"}
 
--- Returns the arguments of a step. `first` is 1 if the momentum buffer is new: it is then set to
--- the gradient, without dampening.
+-- Returns the name, the state tensors and the options of the update rule. `first` is 1 if the
+-- momentum buffer is new; the buffer is then set to the gradient, without dampening. Otherwise
+-- `first` is 0.
 local function rule(o, first)
    local name = o.momentum == 0 and "sgd" or o.nesterov and "sgd_nesterov" or "sgd_momentum"
    return name, o.momentum == 0 and none or buffer,
@@ -88,7 +89,7 @@ function SGD:update_sparse(parameter, values, grad, state, o)
    values:add_(grad, {alpha = -lr})
 end
 
--- A saved state may lack the momentum buffer: the next gradient then becomes the buffer.
+-- A saved state may lack the momentum buffer. In this case, the next gradient becomes the buffer.
 function SGD:needed_state() return none end -- luacheck: no unused args
 
 local function is_new(state) return not state.momentum_buffer end
@@ -96,7 +97,9 @@ local function is_old(state) return not is_new(state) end
 
 function SGD:update_group(o, offset)
    if o.momentum == 0 or o.dampening == 0 then
-      return self:step_group(o, offset, rule(o, 0)) -- a new buffer starts as 0
+      -- without dampening, a new buffer of zeros gives the same result as a buffer that is set to
+      -- the gradient
+      return self:step_group(o, offset, rule(o, 0))
    end
    self:step_sparse(o, offset)
    local name, names, options = rule(o, 0)

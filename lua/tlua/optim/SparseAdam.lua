@@ -1,5 +1,5 @@
--- SparseAdam.lua - Adam for embeddings: rows that had no part in the loss keep their values and
--- their averages. A sparse gradient lists the rows that had a part. Dense gradients, which
+-- SparseAdam.lua - Adam for embeddings: rows that were not used for the loss keep their values and
+-- their averages. A sparse gradient lists the rows that were used. Dense gradients, which
 -- F.embedding computes unless its option sparse is set, are refused, as PyTorch refuses them.
 
 local torch = require "tlua"

@@ -1,11 +1,12 @@
 -- checks.lua - checks of optimizers' options. Each function returns the name of a wrong option and
--- the expectation, or nil.
+-- a text that says which value is expected, or nil if the options are right.
 
 local torch = require "tlua"
 
 local M = {}
 
---- The types of options that accept more than the type of their default, for args.over_defaults.
+--- args.over_defaults takes an option's type from its default. The options in this table accept
+--- more: a learning rate may be a number or a tensor.
 M.kinds = {lr = "scalar"}
 
 --- Returns whether a value is a number of at least `least`; returns false for NaN.
@@ -40,7 +41,8 @@ function M.betas(o)
    end
 end
 
---- Refuses a parameter that is sparse or has a sparse gradient.
+--- Raises an error for a parameter that is sparse or has a sparse gradient, because the optimizer
+--- supports dense ones only.
 ---@param optimizer optim.Optimizer
 ---@param parameter Tensor
 function M.refuse_sparse(optimizer, parameter)

@@ -51,7 +51,8 @@ function M.check_parameter(optimizer, position, parameter)
    end
 end
 
--- Refuses states that were made before their parameters were split.
+-- Raises an error if a parameter's state has another number of elements than the parameter, because
+-- it was made before the parameter was split over ranks.
 local function check_state(optimizer, position, parameter)
    local found
    for key, value in pairs(optimizer.state[position] or {}) do

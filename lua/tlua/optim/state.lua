@@ -19,7 +19,7 @@ local function copy(value)
    return copied
 end
 
--- Returns copies of the groups with positions in place of parameters.
+-- Returns copies of the parameter groups, in which positions take the place of parameters.
 local function saved_groups(self)
    local groups, position = {}, 0
    for g, group in ipairs(self.param_groups) do
@@ -92,7 +92,7 @@ end
 -- Loading --------------------------------------------------------------------------------------
 
 -- Raises an error unless the groups of a saved state have as many parameters as this optimizer's
--- groups, and options that fit.
+-- groups, and options of the right types.
 local function check_groups(self, groups)
    local name = torch.type(self) .. ".load_state_dict"
    if type(groups) ~= "table" or #groups ~= #self.param_groups then
@@ -120,12 +120,12 @@ local function check_groups(self, groups)
    end
 end
 
--- Tensors of a parameter's shape that some options add to its state.
+-- Tensors that have a parameter's shape and that only some options add to the parameter's state.
 local optional <const> = {"grad_avg", "master", "max_exp_avg_sq", "momentum_buffer"}
 
 -- Raises an error unless a parameter's saved state is a table in which no tensor was released. The
--- table must be empty or have all tensors that a step leaves, because a missing tensor would start
--- again from its initial value. Tensors that options add may be missing.
+-- table must be empty or have all tensors that the state has after a step, because a missing tensor
+-- would start again from its initial value. Tensors that only some options add may be missing.
 local function check_state(self, position, saved, parameter, group)
    local name = ("%s.load_state_dict: state of parameter %d"):format(torch.type(self), position)
    if type(saved) ~= "table" then
@@ -235,7 +235,8 @@ return function(Optimizer)
             dict)
       end
       check_groups(self, dict.param_groups)
-      local positions = {} -- maps this optimizer's positions to the saved position and group
+      -- maps this optimizer's positions to {position, group} in the saved state
+      local positions = {}
       for g, group in ipairs(dict.param_groups) do
          for _, saved in ipairs(group.params) do positions[#positions + 1] = {saved, g} end
       end

@@ -40,7 +40,7 @@ local function bracket(evaluate, start, t, most)
    return nil, {start, point}, count
 end
 
--- Returns the index of the end with the smaller loss, and the index of the other end.
+-- Returns the index of the interval's end with the smaller loss, and the index of its other end.
 local function order(ends)
    if ends[1].loss <= ends[2].loss then return 1, 2 end
    return 2, 1
@@ -48,7 +48,8 @@ end
 
 -- Returns a length inside the interval: the cubic's minimum if it lies inside. If the minimum lies
 -- outside or, for the second time, too close to an end, the length is a tenth of the interval away
--- from that end. The second result tells whether the length is too close to an end.
+-- from that end. The second result tells whether the length is too close to an end; the caller
+-- passes it to the next call as `close_before`.
 local function choose(ends, close_before)
    local t = interpolate(ends[1], ends[2])
    local from = math.min(ends[1].t, ends[2].t)
@@ -59,7 +60,8 @@ local function choose(ends, close_before)
    return math.abs(t - to) < math.abs(t - from) and to - margin or from + margin, false
 end
 
--- Narrows the interval and returns the end with the smaller loss.
+-- Narrows the interval until a length satisfies the conditions or a limit is reached. Returns the
+-- end of the interval with the smaller loss, and the number of lengths that were tried.
 local function zoom(evaluate, start, ends, count, most, smallest)
    local low, high = order(ends)
    local close = false

@@ -13,7 +13,8 @@ local M = {}
 
 -- Averages --------------------------------------------------------------------------------------
 
--- Splits the pairs of two lists into pairs of floating-point tensors and all other pairs.
+-- Divides the pairs of tensors in two lists. Returns {averaged, current}, two lists, for the pairs
+-- of floating-point tensors, and {averaged, current} for all other pairs.
 local function split(averaged, current)
    local floats, others = {{}, {}}, {{}, {}}
    for i, tensor in ipairs(averaged) do
@@ -193,7 +194,7 @@ local function each_batch(loader, fn)
    end
 end
 
--- Returns those batch norm layers of a model that keep running statistics.
+-- Returns the batch norm layers of a model that keep running statistics.
 local function norms_of(model)
    local list = {}
    for _, module in ipairs(model:modules()) do

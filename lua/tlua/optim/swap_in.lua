@@ -1,4 +1,5 @@
--- swap_in.lua - replaces an optimizer's parameters and state for a limited time.
+-- swap_in.lua - torch.optim.swap_in_optimizer_params_and_state: replaces an optimizer's parameters
+-- and state until a scope ends.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -1,6 +1,6 @@
--- Porter.lua - the state of one translation: the lines written so far, scopes with the types of
--- their variables, facts about the script's functions and classes, and notes about code that the
--- user must translate by hand.
+-- Porter.lua - the state of one translation from Python to Lua: the lines written so far, scopes
+-- with the types of their variables, facts about the script's functions and classes, and notes,
+-- which tell the user which code must be translated by hand.
 --
 -- The script is translated several times: each pass uses the types of parameters, fields and
 -- results that the previous pass has inferred, and the last pass writes the text. An expression's
@@ -60,7 +60,7 @@ function Porter:text(e, least)
    return e.t
 end
 
---- Returns a Python name as a valid Lua name.
+--- Converts a Python name to a valid Lua name.
 function Porter:name(id)
    if reserved[id] then
       local ty = self:lookup(id)
@@ -98,7 +98,8 @@ function Porter:fresh(base)
    return name
 end
 
---- Returns the runtime module's function of a given name.
+--- Returns the text of an access to the function `name` of the runtime (port/python), and records
+--- that the script needs the runtime.
 function Porter:py(name)
    self.uses_py = true
    return "py." .. name
@@ -118,7 +119,8 @@ function Porter:note(node, text)
    end
 end
 
---- Adds a note, once for each name, that a package's name has no counterpart.
+--- Adds a note that a name of a Python package has no counterpart in tlua. All uses of names with
+--- the same hint share one note.
 ---@param node table
 ---@param path string
 ---@param hint string
@@ -138,7 +140,8 @@ function Porter:missing(node, path, hint)
    end
 end
 
---- Returns a mark to put into the translated text, and adds a note about it.
+--- Adds a note, and returns a comment that marks the place in the translated text to which the note
+--- belongs.
 function Porter:mark(node, word, text)
    self:note(node, text)
    return (" --[[ port: %s ]]"):format(word)
@@ -205,7 +208,7 @@ function Porter:set_type(id, ty)
    end
 end
 
---- Discards the known type of a variable.
+--- Sets the type of a variable to unknown.
 function Porter:forget(id)
    local scope = find(self, id)
    if scope then scope.types[id] = {k = "unknown"} end
@@ -213,7 +216,8 @@ end
 
 -- Paths -------------------------------------------------------------------------------------------
 
---- Returns the full dotted name of an expression, according to the imports: "torch.nn.functional".
+--- Returns the full dotted name, such as "torch.nn.functional", of an expression that begins with
+--- an imported name. Returns nil for other expressions.
 ---@return string? path
 function Porter:path(node)
    if node._ == "Name" then

@@ -38,7 +38,8 @@ local function field_of(names, options)
    return best
 end
 
--- Returns an option's default, converted to the option's type: 1 becomes 1.0 for a float option.
+-- Returns the text and the type of an option's default, or nil if it has none. The default of a
+-- float option is written as a float: 1 becomes 1.0.
 local function default_of(P, options)
    local node = options.default
    if not node or node.kind == "none" then return nil end

@@ -155,7 +155,7 @@ local function assign_tuple(P, stmt, target, value)
    for _, item in ipairs(after) do P:unpack_into(item.target, item.name, item.ty, stmt) end
 end
 
---- Writes a line that unpacks a table into the names of a tuple.
+--- Writes a line that unpacks a table, `name`, into the variables of a tuple of targets.
 function Porter:unpack_into(target, name, ty, stmt)
    local names, all_new, after = {}, true, {}
    for i, item in ipairs(target.elts) do
@@ -174,7 +174,8 @@ function Porter:unpack_into(target, name, ty, stmt)
    for _, item in ipairs(after) do self:unpack_into(item.target, item.name, nil, stmt) end
 end
 
--- Translates `x = a if c else b`, where `a` may be false or nil.
+-- Translates `x = a if c else b` to an `if` statement if `a` may be false or nil, since `c and a or
+-- b` would then be wrong. Returns false, and writes nothing, for any other `a`.
 local function assign_choice(P, stmt, target, value)
    local yes = P:inline(value.body)
    if types.never_false(yes.ty) then return false end

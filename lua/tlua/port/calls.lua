@@ -51,8 +51,8 @@ local function keyword_of(node, name)
    return false
 end
 
--- Chooses an operator's overload that fits a call: it has all the call's keywords and enough
--- positional parameters.
+-- Returns the overload of an operator that fits a call, because it has all keywords of the call and
+-- enough positional parameters.
 local function choose_form(forms, node, has_self)
    local best
    for _, form in ipairs(forms or {}) do
@@ -60,7 +60,8 @@ local function choose_form(forms, node, has_self)
       for _, parameter in ipairs(form) do names[parameter.name] = parameter.kind end
       local fits = #node.args + (has_self and 1 or 0) <= #form
       local variadic = #form > 0 and form[#form].kind:find "%.%.%."
-      -- a parameter of kind `true` must be among the keywords of the call
+      -- A parameter of kind `true` belongs to an overload that is chosen only if the call has the
+      -- parameter as a keyword.
       for i, parameter in ipairs(form) do
          if parameter.kind == "true" and i > #node.args + (has_self and 1 or 0) then
             fits = fits and keyword_of(node, parameter.name)
@@ -120,8 +121,8 @@ local function key(name)
    return load("local t = {" .. name .. " = 1}") and name or ("[%q]"):format(name)
 end
 
--- Returns the trailing table's text: the keyword arguments as pairs, merged with tables that the
--- call unpacks by **.
+-- Returns the text of the table that follows the positional arguments. It has the keyword
+-- arguments, and the items of dicts that the call unpacks by **.
 local function options_text(P, node, form, before)
    local pairs_text, merged, named = {}, {}, {}
    for _, keyword in ipairs(node.keywords) do
@@ -151,13 +152,14 @@ local function options_text(P, node, form, before)
    return ("%s(%s)"):format(P:py "merge", table.concat(merged, ", "))
 end
 
--- Joins extra arguments, which come first, and a call's own arguments.
+-- Joins the text `extra`, arguments that come first, and the text of a call's own arguments.
 local function with_extra(extra, text)
    if not extra or text == "" then return extra or text end
    return extra .. (text:sub(1, 1) == "\n" and "," or ", ") .. text
 end
 
--- Joins arguments into one list if one of them has `*` and is not the last.
+-- Translates arguments of which one that is not the last has a `*`. Joins all of them into one
+-- list, which is unpacked.
 local function spread(P, nodes, options)
    local lists, group = {}, {}
    local function close_group()
@@ -222,8 +224,8 @@ end
 
 -- Functions of the script -------------------------------------------------------------------------
 
--- Translates the arguments of a call whose function has known parameters, each argument in its
--- parameter's position.
+-- Translates the arguments of a call of a function whose parameters are known, and puts each
+-- argument at its parameter's position. Returns nil if an argument has a `*`.
 local function placed(P, node, fn, extra)
    local slots, count = {}, 0
    for i, item in ipairs(node.args) do
@@ -288,7 +290,7 @@ function M.bound(_, node, object)
       ty = types.fn}
 end
 
--- Returns the type of the result of calling an instance.
+-- Returns the type of the result of calling an object of type `ty`, such as a layer.
 local function call_result(P, ty)
    if is(ty, "nn") then
       local name = ty.class
@@ -383,7 +385,7 @@ local function torch_call(P, node, path)
    return {t = ("%s(%s)"):format(text, arguments), p = prec.prefix, ty = ty}
 end
 
--- Translates a call of a dotted name of a package.
+-- Translates a call of a function with a dotted name that belongs to an imported package.
 local function path_call(P, node, path)
    local handler = python.library[path]
    local special = handler and handler(P, node)
@@ -469,8 +471,8 @@ local function tensor_method(P, node, object, name)
    return {t = ("%s:%s(%s)"):format(object, name, arguments), p = prec.prefix, ty = ty}
 end
 
--- Translates `m.train()`, `m.eval()` and `m.to(device)`. A module's methods return the module; an
--- optimizer's return None.
+-- Translates `m.train()`, `m.eval()` and `m.to(device)` of modules, which return the module, and
+-- the same methods of optimizers, which return None.
 local function module_method(P, node, object, e, name)
    local same = {to = true, cuda = true, cpu = true, train = true, eval = true, double = true,
       float = true, half = true, apply = true, requires_grad_ = true}
@@ -543,7 +545,7 @@ local function attribute_call(P, node)
       if found then return found end
       if ty.c.is_module then
          if is_layer_method(ty.c, name) then return module_method(P, node, object, e, name) end
-         -- the variable may hold an object of another class of the script that has this method
+         -- The variable may hold an object of a class of the script that has a method of this name.
          local other = P:method_anywhere(name)
          if other then
             return {t = ("%s:%s(%s)"):format(object, name, known_arguments(P, node, other)),

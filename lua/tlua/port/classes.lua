@@ -23,8 +23,8 @@ local function parameter_list(P, fn)
    return table.concat(names, ", ")
 end
 
--- Returns whether a default must be evaluated only once, at the function's definition, as Python
--- does.
+-- Returns whether the default of a parameter must be evaluated only once, when the function is
+-- defined, as in Python. Defaults such as constants may be evaluated at each call.
 local function is_evaluated_once(P, node)
    if node._ == "Constant" or P:path(node) then return false end
    if node._ == "UnaryOp" then return is_evaluated_once(P, node.operand) end
@@ -38,7 +38,8 @@ local function is_evaluated_once(P, node)
    return not types.is(P:lookup(node.id), "fn class lib")
 end
 
--- Stores the values of defaults that are evaluated once in variables before the function.
+-- Writes variables before a function that store the values of the defaults that are evaluated only
+-- once.
 local function keep_defaults(P, fn)
    for _, parameter in ipairs(fn.params) do
       local default = parameter.default
@@ -62,7 +63,8 @@ local function decorator_name(node)
    return target.attr or target.id
 end
 
--- Opens, at the function's beginning, the scopes that replace decorators such as no_grad.
+-- Writes lines at the beginning of a function that open the scopes which replace decorators such as
+-- no_grad.
 local function open_decorators(P, node)
    for _, decorator in ipairs(node.decorator_list or {}) do
       local name = decorator_name(decorator)
@@ -274,7 +276,7 @@ local function write_method(P, node, class)
    apply_decorators(P, node, P:name(class.name) .. "." .. node.name)
 end
 
--- Writes the __init method of a dataclass.
+-- Writes the method __init that a dataclass gets, which stores its arguments in fields.
 local function write_made_init(P, class)
    local fn = class.made_init
    P:line ""

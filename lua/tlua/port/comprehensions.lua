@@ -12,7 +12,8 @@ local function is_none(ty) return types.is(ty, "none") end
 
 local M = {}
 
--- Writes the loops of a comprehension; `fill` writes the innermost line.
+-- Writes the loops of a comprehension from the loop number `position` on, with their conditions.
+-- `fill` writes the innermost line.
 local function nest(P, node, position, fill)
    local generator = node.generators[position]
    if not generator then return fill() end
@@ -51,7 +52,7 @@ end
 -- Translates a comprehension to an expression.
 local function emit(P, node, kind, start, fill)
    local wanted = node.wanted_name
-   -- the comprehension was already translated, ahead of the statement that contains it
+   -- the comprehension was already translated, before the statement that contains it
    if P.hoisted[node] then return P.hoisted[node] end
    if P.can_hoist then
       local name = wanted or P:fresh(kind == "dict" and "map" or "list")

@@ -63,8 +63,9 @@ function M.Return(P, stmt)
    P:trailing(stmt.last)
 end
 
--- Writes a return from pcall's function. The return value is a word, which the lines after pcall
--- test (leave_after).
+-- The body of a `try` becomes a function that pcall calls, and cannot contain break or continue.
+-- Writes a return of the word `word` in place of one; the lines after pcall test the word
+-- (leave_after).
 local function leave_pcall(P, word)
    P:line((P.last_in_block and "return %q" or "do return %q end"):format(word))
 end
@@ -87,7 +88,8 @@ function M.Continue(P, stmt)
    P:trailing(stmt.last)
 end
 
--- Writes the break or continue after pcall that the function within pcall has requested.
+-- Writes, after a pcall, the tests for the words that leave_pcall returns, with the break or
+-- continue for each of them.
 local function leave_after(P, stmt, ok, message)
    for _, kind in ipairs {"Break", "Continue"} do
       if walk.has(stmt.body, kind) then
@@ -112,8 +114,8 @@ local function tested_tensor(P, test)
    end
 end
 
--- Writes a branch, which begins with the types known before it. `merge` joins the types that the
--- branch has added with the types that other branches have added.
+-- Writes a branch by calling `body`. The branch begins with the types in `before`, and the types
+-- known at its end are appended to `learnt`. `merge` then joins the types of all branches.
 local function branch(P, before, learnt, body)
    local scope = P:function_scope()
    scope.types = setmetatable({}, {__index = before})
@@ -195,7 +197,8 @@ local function loop_body(P, stmt)
    end
 end
 
--- Translates `for ... else`: the else branch runs if no break has left the loop.
+-- Prepares the translation of `for ... else`, whose else branch runs if no break has left the loop:
+-- declares the variable that records a break.
 local function open_else(P, stmt)
    if stmt.orelse and #stmt.orelse > 0 then
       stmt.broke = P:fresh "broke"

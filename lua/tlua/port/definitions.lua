@@ -50,7 +50,8 @@ local function has_decorator(node, name)
 end
 
 --- Returns the table that describes a function of the script: its name, parameters and so on. Each
---- pass over the script gets the same table, and so finds the types that earlier passes inferred.
+--- pass over the script gets the same table, and so finds the types that earlier passes have
+--- inferred.
 ---@param known table
 ---@param node table  FunctionDef
 ---@param class? table  the class, if the function is a method
@@ -89,7 +90,8 @@ end
 
 -- Classes -----------------------------------------------------------------------------------------
 
---- Returns the record of a class.
+--- Returns the table that describes a class of the script. Each pass over the script gets the same
+--- table.
 ---@param known table
 ---@param node table  ClassDef
 ---@return table class
@@ -141,7 +143,7 @@ function Porter:field_of(class, name)
 end
 
 --- Returns a method of this name in any of the script's classes, and whether several classes have
---- one.
+--- such a method.
 function Porter:method_anywhere(name)
    local found, several
    for _, class in ipairs(self.known.all_classes) do
@@ -198,7 +200,7 @@ function Porter:method_name(name)
    return metamethods[name] or (load("local t = {} t." .. name .. " = 1") and name or name .. "_")
 end
 
---- Records the type of an argument that a call passes.
+--- Records the type `ty` of the argument that a call passes at a position.
 function Porter:saw_argument(fn, position, ty)
    if ty and ty.k ~= "none" and fn.seen then
       fn.seen[position] = types.join(fn.seen[position], ty)
@@ -208,7 +210,7 @@ function Porter:saw_argument(fn, position, ty)
    end
 end
 
---- Records a more precise type of a variable or a field.
+--- Records a more precise type of the variable or the field that the node `node` names.
 function Porter:refine(node, ty)
    if node._ == "Name" then
       self:set_type(node.id, types.join(self:lookup(node.id), ty))

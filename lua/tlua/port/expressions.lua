@@ -36,8 +36,8 @@ function Porter:emit(node, least)
    return self:text(e, least or "or"), e
 end
 
---- Translates an expression that a program evaluates only in some cases, so that no statements can
---- be written before it.
+--- Translates an expression that the script evaluates only in some cases, such as the second
+--- operand of `and`. So no lines that the expression needs may be written before the statement.
 function Porter:inline(node)
    local could = self.can_hoist
    self.can_hoist = false
@@ -291,8 +291,8 @@ function Porter:negated(node)
    return {t = "not " .. self:text(e, "unary"), p = prec.unary, ty = types.bool}
 end
 
--- Translates Python's `a or b` if `a` may be 0, "" or an empty list, which are false in Python but
--- true in Lua.
+-- Translates Python's `a or b` for an `a` that may be 0, "" or an empty list. These values are
+-- false in Python but true in Lua.
 local function either(P, e, rest)
    local test, p = truth_text(P, e)
    if test and e.t:find "^[%a_][%w_.]*$" then
@@ -431,8 +431,8 @@ end
 
 local pure = {size = true, dim = true, item = true, numel = true}
 
--- Returns whether evaluating an expression twice may differ from evaluating it once: true for f(),
--- but not for x:size(1).
+-- Returns whether evaluating an expression twice may differ from evaluating it once: it does for
+-- f(), but not for x:size(1).
 local function computes(P, node)
    if not walk.has({node}, "Call") then return false end
    local text = P:inline(node).t
@@ -482,7 +482,7 @@ function emit.IfExp(P, node)
       return {t = ("%s and %s or %s"):format(P:text(test, "and"), P:text(yes, "compare"),
          P:text(no, "compare")), p = prec["or"], ty = ty}
    end
-   -- `c and a or b` would give b if a is false or nil
+   -- This form calls only one of the functions. `c and a or b` would return b if a is false or nil.
    return {t = ("%s(%s, function() return %s end, function() return %s end)"):format(
       P:py "choose", test.t, yes.t, no.t), p = prec.prefix, ty = ty}
 end

@@ -33,8 +33,8 @@ local function convert(spec, ty)
    return "%" .. (left and "-" or "") .. sign .. hash .. zero .. width .. dot .. kind, kind
 end
 
--- Returns the argument for a conversion: a tensor of one element becomes a number, and a list is
--- formatted as Python prints it.
+-- Returns the text of an argument for a conversion of string.format. A tensor of one element is
+-- converted to a number, and a list to text as Python prints it.
 local function argument(P, e, kind)
    if kind:find "[dfgeEGxXo]" and is(e.ty, "tensor") then
       return P:text(e, "prefix") .. ":item()"
@@ -62,8 +62,8 @@ local function filled(P, taken, arguments)
    return "\n" .. table.concat(lines, "\n")
 end
 
--- Makes a call of string.format from pieces: strings, and {e = expression, spec = text, repr =
--- boolean}.
+-- Makes a call of string.format from a list of pieces. A piece is a string, or a table {e =
+-- expression, spec = format specification, repr = boolean}.
 local function build(P, node, pieces)
    local text, arguments, plain = {}, {}, {}
    for _, piece in ipairs(pieces) do
@@ -127,8 +127,8 @@ end
 
 -- "{}".format -------------------------------------------------------------------------------------
 
--- Returns the argument that a field such as "", "0" or "name" refers to, and the number of
--- unnumbered fields so far.
+-- Returns the argument to which a field such as "{}", "{0}" or "{name}" refers, and the number of
+-- fields without a number so far, which `counter` was before this field.
 local function field_node(call, field, counter)
    local name = field:match "^[%w_]*"
    if name == "" then return call.args[counter + 1], counter + 1 end

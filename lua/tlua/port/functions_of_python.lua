@@ -369,7 +369,8 @@ end
 
 -- Library ---------------------------------------------------------------------------------------
 
--- Maps Python's functions to functions in Lua with another name, but the same arguments.
+-- Maps functions of Python to functions of Lua or torch that take the same arguments, with the type
+-- of their results.
 local same = {
    ["math.sqrt"] = {"math.sqrt", types.float}, ["math.exp"] = {"math.exp", types.float},
    ["math.log"] = {"math.log", types.float}, ["math.sin"] = {"math.sin", types.float},
@@ -393,7 +394,7 @@ local same = {
    ["json.loads"] = {"torch.utils.json.decode", types.dict},
 }
 
--- Functions that the runtime implements.
+-- Functions of Python that the runtime (port/python) has under the same name.
 for path, ty in pairs {
    ["os.makedirs"] = types.none, ["os.mkdir"] = types.none, ["os.path.exists"] = types.bool,
    ["os.path.isfile"] = types.bool, ["os.path.isdir"] = types.bool,
@@ -529,8 +530,7 @@ library["torch.save"] = function(P, node)
       types.none)
 end
 
--- NumPy's functions that torch has under the same name or another; their arguments have the same
--- positions.
+-- Maps NumPy's functions to torch's functions that take arguments at the same positions.
 local from_numpy = {
    array = "tensor", concatenate = "cat", float32 = "float32", clip = "clamp", arange = "arange",
    random_randn = "randn", random_rand = "rand", expand_dims = "unsqueeze", power = "pow",

@@ -8,14 +8,16 @@ local torch_names = require "tlua.port.torch_names"
 
 local M = {}
 
--- Returns a torch path, shortened by the script's imports: `nn.functional` if nn is imported.
+-- Returns the text of a torch path in Lua, as short as the script's imports allow: `nn.functional`
+-- if nn is imported.
 local function torch_text(P, path)
    P.uses_torch = true
    return library.torch_text(path)
 end
 
--- Binds a name to an imported path. Writes nothing if calls of the path are translated
--- individually.
+-- Records that a name stands for an imported path. Appends to `bindings` the local variable that
+-- the Lua script needs for it; none is needed for packages whose functions are translated one by
+-- one.
 local function bind(P, stmt, name, path, bindings)
    P:set_type(name, {k = "lib", path = path})
    if path == "torch" then

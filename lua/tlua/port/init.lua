@@ -12,7 +12,8 @@ local M = {}
 
 local passes <const> = 4
 
--- Returns the module's statements; `if __name__ == "__main__":` is replaced by its body.
+-- Returns the module's statements, in which the body of `if __name__ == "__main__":` takes the
+-- place of that statement.
 local function flatten(body)
    local list, has_main = {}, false
    for _, stmt in ipairs(body) do
@@ -47,8 +48,8 @@ local function is_library(body)
    return defines
 end
 
--- Returns the variables that the module assigns, and the variables that functions assign after
--- `global`.
+-- Returns the set of the module's variables: variables that the module assigns, and variables that
+-- functions declare by `global`.
 local function module_variables(body)
    local names = walk.assigned(body)
    for _, stmt in ipairs(body) do
@@ -74,7 +75,8 @@ function Porter:file(name)
    return found
 end
 
--- Translates a file in the script's folder to collect the definitions in the file.
+-- Translates a file in the script's folder. Only the definitions in the file are kept, for the
+-- scripts that import it.
 function Porter:read_file(name)
    local known = self.known
    known.files[name] = false

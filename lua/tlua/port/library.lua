@@ -80,14 +80,16 @@ for name in ([[float32 float float64 double float16 half bfloat16 int8 int16 sho
    dtypes["torch." .. name] = true
 end
 
---- Builtins used as values: `map(int, xs)`, `type=float`.
+--- Translations of Python's builtins that are used as values, as in `map(int, xs)` and
+--- `type=float`.
 M.builtin_values = {
    print = "print", len = "py.len", str = "tostring", float = "tonumber", int = "math.tointeger",
    abs = "math.abs", max = "math.max", min = "math.min", sorted = "py.sorted", sum = "py.sum",
    list = "py.list", ValueError = '"ValueError"', RuntimeError = '"RuntimeError"',
 }
 
--- Packages whose functions are translated individually, without an import.
+-- Packages whose functions are translated one by one, so that the Lua script needs no counterpart
+-- of the import.
 local translated = {
    math = true, os = true, sys = true, time = true, random = true, argparse = true, copy = true,
    itertools = true, collections = true, functools = true, typing = true, json = true, numpy = true,
@@ -96,7 +98,7 @@ local translated = {
    contextlib = true, logging = true, gc = true,
 }
 
---- Returns whether calls of a package's functions are translated individually, without an import.
+--- Returns whether a path belongs to one of these packages.
 function M.is_translated(path)
    return translated[path:match "^[%w_]+"] == true
 end
@@ -144,7 +146,8 @@ function M.check_torch(P, node, path)
    return true
 end
 
--- Returns the text of a chain of attributes unchanged: `nn.Linear`, `torch.float32`.
+-- Returns the text of a chain of attributes, such as `nn.Linear` or `torch.float32`, which is the
+-- same in Lua.
 local function chain(P, node)
    if node._ == "Name" then
       if node.id == "torch" then P.uses_torch = true end

@@ -68,7 +68,7 @@ local function is_column(nodes)
    return true
 end
 
--- Returns the comments above and after an item.
+-- Returns the comments above an item of a list, and the comment behind it on its line.
 local function comments_around(P, first, last, next_line)
    local above, behind = {}, nil
    for line = first, last do
@@ -129,8 +129,8 @@ function M.layout(P, nodes, texts, before, around)
    return "\n" .. table.concat(lines, "\n") .. "\n" .. P:indent()
 end
 
---- Returns the items separated by commas; adds a note about a starred item that is not the last
---- one.
+--- Returns the texts of items, separated by commas. Adds a note about an item with a `*` that is
+--- not the last one.
 function M.items(P, nodes, around)
    return M.layout(P, nodes, function(i)
       local node = nodes[i]

@@ -9,7 +9,8 @@ local is = types.is
 
 local M = {}
 
--- Returns the builtin's name if a node is a call of a builtin.
+-- If a node is a call of one of Python's builtins or of an imported function, returns the
+-- function's name; otherwise returns nil.
 local function builtin(P, node)
    if node._ ~= "Call" then return nil end
    if node.func._ == "Name" and not P:is_known(node.func.id) then return node.func.id end
@@ -175,7 +176,8 @@ end
 
 local function is_tuple(node) return node._ == "Tuple" or node._ == "List" end
 
--- Chooses variable names for an iterator's values; nested targets are unpacked on separate lines.
+-- Chooses names for the variables of a loop. If a target is a tuple inside a tuple, a new variable
+-- stands for it, and `after` gets the target, which is unpacked on a separate line.
 local function bind(P, target, types_of, spread, after)
    if target._ == "Name" then
       P:set_type(target.id, types_of[1] or nil)

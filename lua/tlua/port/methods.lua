@@ -84,7 +84,7 @@ function str.format(P, node, object)
       local value = keyword.value
       if keyword.arg then
          named[#named + 1] = ("%s = %s"):format(keyword.arg, (P:emit(value)))
-      else -- for **self.__dict__ the object itself is passed, because it has the fields
+      else -- for **self.__dict__, the object itself is passed, because it has the fields
          list[2] = P:emit(value.attr == "__dict__" and value.value or value)
       end
    end
@@ -130,7 +130,8 @@ function list.appendleft(P, node, object, e)
    return prefix(("table.insert(%s, 1, %s)"):format(object, (item(P, node.args[1]))), types.none)
 end
 
--- Translates a method's argument that is the position of a list item.
+-- Translates an argument of a list's method that is the position of an item to a position that
+-- counts from 1.
 local function place(P, object, node)
    local value = subscripts.literal(node)
    if not value or value >= 0 then return (subscripts.moved(P, node, 1)) end
@@ -268,7 +269,7 @@ end
 local by_kind = {str = str, list = list, tuple = list, dict = dict, set = set, file = file,
    tensor = tensor}
 
--- Names of methods that only one type has, for objects whose type is unknown.
+-- Maps methods that only one type of Python has to this type, for objects whose type is unknown.
 local only = {
    append = list, appendleft = list, popleft = list, extend = list,
    startswith = str, endswith = str, splitlines = str, join = str, strip = str,

@@ -24,7 +24,8 @@ local function find_python()
    return nil, named
 end
 
--- Replaces {n = position} by the node itself, {none = true} by false.
+-- Replaces each reference {n = position} by the node itself, and each {none = true} by false, in a
+-- node's fields.
 local function link(value, nodes)
    if type(value) ~= "table" then return value end
    if value.n then return nodes[value.n] end
@@ -49,8 +50,8 @@ local function run(python, paths)
    return lines
 end
 
--- Returns the script described by a line of the Python program's output; nil and a message if
--- parsing has failed.
+-- Returns the script that a line of the Python program's output describes. Returns nil and a
+-- message if parsing has failed.
 local function script_of(path, line, python)
    local good, answer = pcall(json.decode, line or "")
    if not good then return nil, ("%s: %s printed no syntax tree"):format(path, python) end
@@ -71,8 +72,9 @@ end
 
 --- Reads several scripts, starting Python only once.
 ---@param paths string[]
----@return table[]? scripts  for each {module = node, comments by line, blank = set of lines,
---- path}, or {message} if the script could not be read; nil if there is no Python
+---@return table[]? scripts  one table for each path: {module = node, comments = comments by line,
+--- blank = set of blank lines, path}, or {message} if the script could not be read; nil if there is
+--- no Python
 ---@return string? message
 function M.read_all(paths)
    local python, named = find_python()

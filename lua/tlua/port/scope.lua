@@ -13,7 +13,7 @@ local M = {}
 -- Uses of variables in a statement ----------------------------------------------------------------
 
 -- Calls visit(name, stores) for each variable of this scope that an expression or a target uses;
--- uses in nested functions count as loads.
+-- `stores` is true for an assignment. Uses in nested functions count as reads.
 local function expression_uses(node, visit)
    walk.each(node, function(child)
       if child._ == "Name" then
@@ -27,7 +27,7 @@ local function expression_uses(node, visit)
    end)
 end
 
--- Returns the parts of a statement: the expressions in its head, and its blocks.
+-- Returns the expressions in the head of a statement, and the blocks of a compound statement.
 local function blocks_of(stmt)
    local kind = stmt._
    if kind == "If" then return {stmt.body, stmt.orelse or {}} end
@@ -155,8 +155,8 @@ end
 
 -- Placing -----------------------------------------------------------------------------------------
 
--- Returns whether all uses of a variable in a statement are inside the statement's blocks, and each
--- block can declare the variable for itself.
+-- Returns whether a variable is used only inside the blocks of a statement, and each block that
+-- uses it can declare it for itself. So no declaration is needed outside the statement.
 local function contains(stmt, name)
    local blocks = blocks_of(stmt)
    local own = bound_by(stmt)[name]

@@ -53,8 +53,8 @@ end
 
 -- Ranges ------------------------------------------------------------------------------------------
 
--- Returns the first and the last position (inclusive) of a slice, counted from 1; nil for a
--- position that is left out.
+-- Returns the texts of the first position, of the last position (which belongs to the slice) and of
+-- the step of a slice. Positions count from 1. A text is nil if the slice leaves that part out.
 local function bounds(P, slice)
    local first, last
    local function may_be_negative(node)
@@ -84,7 +84,8 @@ local function bounds(P, slice)
    return first, last, step
 end
 
--- Translates a slice of a tensor's dimension to a range such as {1, -1}, an entry of x[{...}].
+-- Translates a slice of one dimension of a tensor to a range such as {1, -1}, one of the entries in
+-- x[{...}].
 local function tensor_range(P, slice)
    local first, last, step = bounds(P, slice)
    if step and step:sub(1, 1) == "-" then
@@ -202,7 +203,8 @@ end
 
 local function list_item(P, object, node)
    local value = literal(node)
-   -- the text of the object contains a call, which must run only once
+   -- The object's text contains a call, which must run only once, so a function takes the object as
+   -- an argument.
    if value and value < 0 and object:find "[%(]" then
       return ("%s(%s, %d)"):format(P:py "from_end", object, -value)
    end
@@ -221,7 +223,8 @@ function M.set_slice(P, target, text)
       first or "1", last or "-1", text)
 end
 
---- Selects one of several results: `f(x)[0]` becomes the first result.
+--- Translates `f(x)[0]`, where Lua's f returns several results: selects one of them, here the
+--- first.
 function M.result(P, e, position, ty)
    local item = ty.es and ty.es[position + 1]
    if not ty.multi then
@@ -292,7 +295,7 @@ local function on_unknown(P, object, node)
       return {t = ("%s[%s]"):format(object, P:emit(index)), p = prec.prefix}
    elseif value then
       local text = value < 0 and value or value + 1
-      -- the text of the object contains no call, so it may be evaluated twice
+      -- The object's text contains no call, so it may be evaluated twice.
       if value < 0 and not object:find "[%({]" then
          text = ("%s(%d, #%s)"):format(P:py "position", value, object)
       end

@@ -26,7 +26,7 @@ function M.find(path)
    for part in path:gsub("^torch%.?", ""):gmatch "[^.]+" do
       if type(value) ~= "table" then return nil end
       local owner = value
-      -- strict tables raise an error for unknown names
+      -- Some tables of torch raise an error for an unknown name.
       local found, inner = pcall(function() return owner[part] end)
       if not found or inner == nil then
          local names = {}
@@ -63,8 +63,8 @@ end
 
 local parsed = {}
 
---- Returns the overloads of a function: lists of {name, kind}, with `results` as text; nil if
---- nothing is known.
+--- Returns the overloads of a function: An overload is a list of {name, kind}, one for each
+--- parameter, with the field `results`, a text. Returns nil if nothing is known about the function.
 ---@param path string  "torch.sum", "torch.nn.Flatten"
 ---@return table[]?
 function M.forms(path)

@@ -58,8 +58,8 @@ function M.join(a, b)
    return a
 end
 
---- Returns whether Lua's `and`, `or` and `not` treat all values of this type as Python does,
---- because none is 0, "" or empty.
+--- Returns whether Lua's `and`, `or` and `not` treat all values of a type as Python does, because
+--- no value of the type is 0, "" or empty.
 function M.plain_truth(ty)
    return ty and (ty.maybe or M.is(ty, [[bool none nn fn class inst file device dtype
       optimizer module dataset loader]]))

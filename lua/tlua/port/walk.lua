@@ -3,7 +3,8 @@
 
 local M = {}
 
--- Fields that hold nodes, in the order of Python's source if the order matters.
+-- Names of fields that contain nodes. Where the order of evaluation matters, they are in the order
+-- of Python's source.
 local order = {"decorator_list", "bases", "targets", "target", "test", "iter", "func", "left",
    "value", "values", "items", "context_expr", "optional_vars", "keys", "elt", "key", "generators",
    "ifs", "comparators", "operand", "right", "op", "ops", "slice", "lower", "upper", "step", "args",
@@ -149,8 +150,8 @@ function M.free_names(node)
    return used
 end
 
---- Returns whether a body returns, breaks, continues or yields in its own scope (`kind` is the
---- statement's name); a break of an inner loop is not counted.
+--- Returns whether a body returns, breaks, continues or yields in its own scope by a statement of
+--- the kind `kind`, such as "Break". A break of an inner loop is not counted.
 function M.has(body, kind)
    local found = false
    local function visit(node)

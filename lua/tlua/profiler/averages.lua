@@ -115,7 +115,8 @@ function M.by_name(session, ...)
    return averages
 end
 
--- Returns the module of each event. A derivative belongs to the module of its forward call.
+-- Returns a list with the module of each event, or false for events outside modules. A derivative
+-- belongs to the module of its forward call.
 local function modules_of_events(session, n)
    local module_of, by_sequence, event = {}, {}, {}
    for i = 1, n do
@@ -190,8 +191,8 @@ end
 
 function Averages:__len() return #self.rows end
 
--- Returns the sum of the devices' time. The device time of operators includes the time of their
--- kernels, so kernels are counted only if no operator has a device time.
+-- Returns the time of all devices. The device time of an operator includes the time of its kernels,
+-- so kernels are counted only if no operator has a device time.
 local function device_sum(self)
    local of_kernels, others = 0, 0
    for _, row in ipairs(self.rows) do
@@ -204,7 +205,7 @@ local function device_sum(self)
    return others > 0 and others or of_kernels
 end
 
---- Iterates over the rows.
+--- Iterates over the rows, one for each name or module.
 ---@return fun(): profiler.Row
 function Averages:iter()
    local i = 0
@@ -253,7 +254,8 @@ local function shortened(name, width)
    return name:sub(1, width - 3) .. "..."
 end
 
--- Returns the columns that are not empty, each as {title, function of a row}.
+-- Returns the columns of the table that are not empty. A column is {title, a function that returns
+-- the text for a row}.
 local function columns_of(self, width)
    local whole = self:sum "self_cpu_time_total"
    local device = device_sum(self)

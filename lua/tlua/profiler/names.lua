@@ -5,12 +5,13 @@ local checked = require "tlua.checked"
 
 local M = {}
 
---- The values of `activities`, which select the devices to measure.
+--- The values of torch.profiler.profile's option `activities`, which selects the devices to
+--- measure.
 ---@names profiler.ProfilerActivity
 ---@enum profiler.ProfilerActivity
 M.ProfilerActivity = {CPU = "cpu", CUDA = "cuda", SIM = "sim"}
 
---- Values that a schedule returns for a step.
+--- The values that torch.profiler.schedule's function returns for a step of the loop.
 ---@names profiler.ProfilerAction
 ---@enum profiler.ProfilerAction
 M.ProfilerAction = {

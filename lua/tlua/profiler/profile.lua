@@ -63,7 +63,8 @@ function Profile:__init(...)
    self.step_num, self.running = 0, false
 end
 
--- Opens the span of the next step; only profiles with a schedule have such spans.
+-- Ends the span of the last step, and opens the span of the next one. Only profiles with a schedule
+-- have such spans.
 local function next_step(self)
    if not self.scheduled then return end
    if self.step_span then torch._span_close(table.unpack(self.step_span)) end
@@ -101,7 +102,8 @@ end
 
 local function is_record(action) return action == "record" or action == "record_and_save" end
 
--- Switches from one step's action to the next one's; nil means that no profile is running.
+-- Switches from the schedule's action `from` of one step to the action `to` of the next step. nil
+-- means that no profile is running before, or after, the step.
 local function change(self, from, to)
    local was, is = from and from ~= "none", to and to ~= "none"
    local fresh = from == "record_and_save" or from == "warmup" and is_record(to)
@@ -145,7 +147,8 @@ function Profile:start()
    end
    if open[1] or torch._profiling() then collectgarbage() end
    if open[1] and open[1].of_script then
-      open[1].gave_way = true -- gives way to the script's
+      -- the profile of `tlua --profile` gives way to the script's own profile
+      open[1].gave_way = true
       open[1]:stop()
    end
    if open[1] then torch.raise "profiler.profile: another one runs; profiles do not nest" end
@@ -185,8 +188,8 @@ end
 
 Profile.__close = Profile.stop
 
--- Ends the watch of a profile that was abandoned, for example with its coroutine. The profile's
--- session ends itself.
+-- Stops watching modules and optimizers for a profile that was abandoned, for example with its
+-- coroutine. The recording itself ends when the session is collected.
 function Profile:__gc()
    watch.leave(self.watching)
 end

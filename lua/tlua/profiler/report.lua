@@ -31,8 +31,9 @@ local function names()
    end
 end
 
--- Returns a tree of spans by name: {number of the name, ns in the span itself, calls, {name =
--- child}}. The spans of another thread are below a node with the thread's name.
+-- Returns a tree of spans, in which equal stacks of names share a node. A node is {number of the
+-- name, ns in the span itself, number of calls, {name = child}}. The spans of another thread are
+-- below a node with the thread's name.
 local function tree_of(session, number)
    local root = {0, 0, 0, {}}
    local nodes = {[0] = root}
@@ -81,8 +82,8 @@ local function put_flame(put, session)
    put ");</script>\n"
 end
 
--- Returns the duration of the shortest event that a timeline shows: it shows the MOST longest
--- events.
+-- Returns a duration. A timeline shows the events that last at least this long, which are the MOST
+-- longest ones.
 local function threshold(session, n)
    if n <= MOST then return 0 end
    local took, event = {}, {}
@@ -99,8 +100,8 @@ local kinds = {
    step = 7, kernel = 9,
 }
 
--- Returns, for each thread, the number of the timeline's rows that belong to the threads before it.
--- Thread 0 is the first one.
+-- Returns a table from each thread to the number of the rows in the timeline that belong to the
+-- threads before it. Thread 0 is the first thread.
 local function rows_above(session, n)
    local depths, most, event = {}, {}, {}
    for i = 1, n do

@@ -22,7 +22,7 @@ function M.start(html)
    end
 end
 
---- Prints the summary; a second call has no effect.
+--- Ends the recording, and prints the summary or writes the page. A second call has no effect.
 function M.finish()
    if not prof then return end
    local done = prof

@@ -9,8 +9,8 @@ local M = {}
 
 local metrics = {self_cpu_time_total = true, self_device_time_total = true}
 
---- Returns microseconds summed by stack. A stack consists of Lua lines, outermost first, and the
---- operator. In another thread's stacks, the thread's name comes first.
+--- Returns a table from stacks to the microseconds spent in them. A stack consists of Lua lines,
+--- outermost first, and the operator. In another thread's stacks, the thread's name comes first.
 ---@return table<string, number>
 function M.sums(session, metric)
    local sums, heads, threads = {}, {}, session:threads()

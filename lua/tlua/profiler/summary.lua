@@ -10,8 +10,9 @@ local M = {}
 local MANY_COLLECTIONS <const> = 5
 local GROWTH <const> = 1 << 20 -- growth of memory by fewer bytes is not reported
 
--- Sums the events' own times by class. An event inside a wait for data or the garbage collector has
--- the class of the outermost such wait.
+-- Sums the times that events took, without the events inside them, by classes such as waiting for
+-- data, the garbage collector or operators. An event inside a wait for data or inside the garbage
+-- collector belongs to the class of the outermost of these.
 local function shares_of(session)
    local state, event = session:state(), {}
    local class = {}
@@ -65,7 +66,8 @@ local function memory_growth(session)
    return live, most
 end
 
--- Returns the busy fraction of a loader's busiest worker, or nil if there are no workers.
+-- Returns the fraction of time in which the busiest DataLoader worker was busy, or nil if there are
+-- no workers.
 local function busiest_worker(threads)
    local most
    for _, thread in ipairs(threads) do
@@ -74,7 +76,7 @@ local function busiest_worker(threads)
    return most
 end
 
---- Returns the figures behind the text: shares from 0 to 1 of the recorded time, and advice.
+--- Returns the figures for the text: the shares of the recorded time, from 0 to 1, and advice.
 ---@return table  {seconds =, lua =, operators =, collector =, data =, ranks =, device =,
 --- threads = {{name =, share =}, ...}, advice = {...}}
 function M.figures(session)

@@ -58,7 +58,8 @@ local function lives(session)
    return list
 end
 
--- Adds the changes in the memory that allocators have cached for reuse, summed over all devices.
+-- Appends the changes in the bytes that allocators keep for reuse, summed over all devices, as
+-- changes of the category `category`.
 local function add_cached(session, changes, category)
    local on, all, state, record = {}, 0, session:state(), {}
    for i = 1, state.memory_events do
@@ -96,7 +97,8 @@ function M.points(session, most)
    local duration = session:state().duration
    local now, points, keep = {}, {}, nil
    for i = 1, #M.categories do now[i] = 0 end
-   -- in each slice of time, the moment with the most memory in use is kept
+   -- The time is divided into slices. From each slice, the moment with the most memory in use is
+   -- kept.
    local slice, slice_most = -1, -1
    local function note(time)
       local all = 0

@@ -6,9 +6,10 @@ local spans = require "tlua.profiler.spans"
 
 local M = {}
 
-local active = {} -- modules that are being called, outermost first: {module, path}
+-- the modules that are being called, as {module, path}; the outermost call comes first
+local active = {}
 
--- Maps a module to its descendants and their paths, as last seen: {[module below it] = path}.
+-- Maps a module to a table from its descendants to their paths, which may be outdated.
 local paths = setmetatable({}, {__mode = "k"})
 
 local function paths_below(module)
@@ -53,7 +54,7 @@ local function call_step(step, optimizer, closure, options)
    return spans.call("optimizer", name, step, optimizer, closure, options)
 end
 
-local collect -- saves the program's own collectgarbage while watched_collect replaces it
+local collect -- the program's own function collectgarbage, while watched_collect replaces it
 
 local function watched_collect(what, ...)
    if what == nil or what == "collect" or what == "step" then
@@ -88,7 +89,7 @@ function M.set(on, modules)
    return serial
 end
 
---- Ends a watch, unless another watch has begun since.
+--- Stops watching, unless another watch has begun since `watch` was returned by `set`.
 ---@param watch? integer
 function M.leave(watch)
    if watch == serial then M.set(false) end

@@ -2,8 +2,8 @@
 
 local M = {}
 
--- A newline is appended, so an unfinished string is an error in its own line and does not make the
--- text incomplete.
+-- Appends a newline to the text, so that an unfinished string is an error in its line and does not
+-- make the text look incomplete.
 local function compile_as(prefix, text, name)
    local chunk, message = load(prefix .. text .. "\n", name, "t", _G)
    return chunk, message, message ~= nil and message:find "<eof>$" ~= nil

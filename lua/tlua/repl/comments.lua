@@ -4,7 +4,7 @@ local M = {}
 
 local width <const> = 80
 
---- Returns the lines of the comment that ends above line `last`, without dashes.
+--- Returns the lines of the comment directly above line `last`, without their dashes.
 ---@param lines string[]  the lines of the source
 ---@param last integer
 ---@return string[]
@@ -88,7 +88,7 @@ function M.layout(lines)
    return text
 end
 
--- Tags whose text may continue in the following lines.
+-- Tags whose text may continue in the lines after the tag.
 local goes_on <const> = {param = true, field = true, ["return"] = true}
 
 --- Splits a comment into its lines of text and its tags.

@@ -66,7 +66,7 @@ local function each_key(value, visit)
       if type(value) == "table" then
          for key in next, value do visit(key) end
       end
-      -- also lists the library's fields that load on first use
+      -- Lists the fields of the library's tables that are not loaded yet.
       local lazy = package.loaded["tlua.lazy"]
       if lazy and metafield(value, "__index") == lazy.index then
          for key in next, lazy.fields(value) do visit(key) end

@@ -117,8 +117,8 @@ local function about_options(tags)
    end
 end
 
--- Returns a signature's parameters with their types and defaults, described by the doc comment.
--- Parameters that are only in the doc comment come first.
+-- Returns the parameters of a signature, with types and defaults, and with texts from the doc
+-- comment. Parameters that are only in the doc comment come first.
 local function parameters_of(signature, tags)
    local words, list = {}, {}
    for _, tag in ipairs(M.parameters(tags)) do
@@ -140,8 +140,8 @@ local function parameters_of(signature, tags)
    return list
 end
 
---- Returns whether a declaration describes a parameter, by the parameter's own words or in the
---- text.
+--- Returns whether a declaration describes a parameter, by a text for the parameter itself or in
+--- the declaration's text.
 ---@param declared table
 ---@param parameter table
 ---@return boolean
@@ -152,7 +152,7 @@ function M.is_told(declared, parameter)
    return text:find("%f[%w_]" .. name .. "%f[^%w_]") ~= nil
 end
 
---- Gives parameters without words the words of the vocabulary, unless the declaration's text
+--- Gives each parameter without a text the text in vocabulary.lua, unless the declaration's text
 --- describes the parameter.
 ---@param declared table
 ---@return table declared
@@ -213,8 +213,9 @@ end
 -- class is defined, so the loaded modules are searched for the definition.
 local definitions, searched = {}, {}
 
--- Maps the path of each function or value that a loop or another function makes to {comment, line,
--- module}. The comment names the paths by tags: `---@names jit.ignore jit.unused`.
+-- Functions and values that a loop or another function makes are found by their comments. Maps
+-- their paths to {comment, line, module}. The comment names the paths by tags: `---@names
+-- jit.ignore jit.unused`.
 local named = {}
 
 local function find_definitions(module)
@@ -308,7 +309,8 @@ end
 
 -- Classes -----------------------------------------------------------------------------------------
 
--- Returns the comment above the line that makes a class; that line has the class's name in quotes.
+-- Returns the comment above the line that makes a class, and the number of that line, which is
+-- found by the class's name in quotes.
 local function class_comment(lines, name)
    local short = name:match "[^.]+$"
    for i, line in ipairs(lines) do
@@ -362,14 +364,14 @@ local function optimizer_params(class)
    return list
 end
 
--- Returns the path of the function that a layer or loss computes: nn.functional.avg_pool2d for
--- nn.AvgPool2d.
+-- Returns the path of the function in torch.nn.functional that a layer or loss computes, such as
+-- nn.functional.avg_pool2d for nn.AvgPool2d.
 local function function_of(name)
    local short = name:match "^nn%.(%w+)$"
    if not short then return nil end
    short = short:lower():gsub("loss2d$", "loss")
    for other in pairs(torch.nn.functional) do
-      -- the _ at the end of an in-place function stays
+      -- Underscores are removed, except for the one at the end of an in-place function.
       local flat = other:find "_$" and other or other:gsub("_", "")
       if flat == short or flat .. "loss" == short then return "torch.nn.functional." .. other end
    end
@@ -385,7 +387,8 @@ local function methods_of(class, path)
          and not for_the_library[key] then
          local declared = M.of_function(path .. ":" .. key, value, "object:" .. key)
          local parent = getmetatable(class).parent
-         -- an overriding method without a text gets its parent's text
+         -- A method that overrides its parent's method without a text of its own gets the parent's
+         -- text.
          while not (declared and declared.text[1]) and parent do
             local inherited = rawget(parent, key)
             local above = inherited and M.of_function(path .. ":" .. key, inherited,
@@ -412,8 +415,9 @@ local function without_example(lines)
    return trim(table.move(lines, 1, first - 1, 1, {})), table.move(lines, first, #lines, 1, {})
 end
 
--- Returns the fields that a class declares. If its tag names a class as parent that is not the
--- parent in Lua, adds that class's fields: nn.BatchNorm2d has the fields of nn.BatchNorm1d.
+-- Returns the fields that a class declares. The tag `class` may name a parent that is not the
+-- parent class in Lua; then the fields of that class are added. For example, nn.BatchNorm2d has the
+-- fields of nn.BatchNorm1d.
 local function fields_of(class, tags)
    local fields, tag = M.fields(tags), tags.class and tags.class[1]
    local parent, real = tag and tag.text:match "^[%w_.]+", getmetatable(class).parent
@@ -465,7 +469,7 @@ function M.of_class(path, class, module)
    end
    local methods, by_field = methods_of(class, path), {}
    local owner = class
-   while owner do -- the nearest class that declares a field wins
+   while owner do -- if several ancestors declare a field, the nearest one counts
       local of_owner = owner == class and above or find_definition(owner.__name) or {}
       for _, field in ipairs(M.fields(select(2, comments.take(of_owner)))) do
          by_field[field.name] = by_field[field.name] or field
@@ -474,7 +478,8 @@ function M.of_class(path, class, module)
    end
    for _, method in ipairs(methods) do
       local field = by_field[method.name]
-      if method.missing and field then -- the class declares the field by a tag `field`
+      -- The class declares the method as a field, by a tag `field`.
+      if method.missing and field then
          method.missing, method.text, method.params, method.returns = nil, {field.text}, {}, {}
          method.calls = {"object:" .. method.name .. (field.type:match "^fun(%b())" or "()")}
       end

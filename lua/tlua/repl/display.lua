@@ -57,7 +57,7 @@ local function summary(value)
    return ok and text or nil
 end
 
--- Formats userdata inside a table on one line.
+-- Formats userdata, such as a tensor or a device, inside a table on one line.
 local function brief(value)
    local ok, size = pcall(function() return value:numel() end)
    local text = (not ok or size <= 8) and plain(value) or nil
@@ -80,7 +80,8 @@ local function key_order(a, b)
    return plain(a) < plain(b)
 end
 
--- Returns the length of the list at the beginning of a table, and the other keys in order.
+-- Returns the length of the list at the beginning of a table, and the keys of all other fields in
+-- order.
 local function keys_of(value)
    local n = 0
    while rawget(value, n + 1) ~= nil do n = n + 1 end
@@ -163,7 +164,7 @@ function format(state, value, depth, indent)
    local kind = type(value)
    if kind == "string" then return quote(value) end
    if kind == "userdata" then return brief(value) end
-   -- the name is enough, without its meaningless address
+   -- tostring would add an address, which says nothing
    if kind == "function" then return "<function>" end
    if kind ~= "table" then return plain(value) end
    if has_tostring(value) then

@@ -29,7 +29,8 @@ local function sections()
    }
 end
 
--- Returns the names of the library for which a predicate is true, in the manual's form.
+-- Returns the names of the library for which predicate(name) is true, with the prefixes that the
+-- manual uses.
 local function names_with(predicate)
    local names, seen = {}, {}
    local function visit(prefix, name)

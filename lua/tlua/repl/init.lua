@@ -50,7 +50,8 @@ function M.explain(message, chunk)
    return meant and ("%s; did you mean %s?%s"):format(first, meant, rest) or message
 end
 
-local modes, profiling -- the modes and the profile as they were before the running line
+-- the library's modes, and whether a profile was running, before the line that is running now
+local modes, profiling
 
 --- Saves the library's modes before a line runs.
 function M.begin_line()
@@ -59,14 +60,15 @@ function M.begin_line()
    scopes.begin_line()
 end
 
---- Ends a line after it has run. Ctrl-C may have prevented the closing of a scope; then all modes
---- are restored to their values before the line.
+--- Ends a line after it has run. If Ctrl-C has interrupted the line, a scope may not have been
+--- closed, so all modes are restored to their values before the line.
 ---@param interrupted boolean
 function M.end_line(interrupted)
    local torch = require "tlua"
    scopes.end_line(interrupted)
    if interrupted then torch._set_modes(modes) end
-   -- a garbage collection ends a profile to which nothing refers any more
+   -- An interrupted line may have left a profile running. The garbage collector ends it if nothing
+   -- refers to it any more.
    if interrupted and torch._profiling() and not profiling then collectgarbage() end
    modes = nil
 end

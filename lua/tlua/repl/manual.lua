@@ -28,11 +28,13 @@ local function by_alias(texts, path)
    end
 end
 
--- Returns the operator's text for a name in any form: add, torch.add, Tensor.add, x:add_.
+-- Returns the manual's text on an operator, given a name in any form: add, torch.add, Tensor.add,
+-- x:add_.
 local function operator(name)
    local texts = operators()
    local path = name:gsub("^Tensor%.", ""):gsub("^[%w_]+:", ""):gsub("^torch%.", "")
-   local twin = path:gsub("^sim%.", "cuda.") -- cuda and sim share one text
+   -- the functions of torch.cuda and torch.sim share one text
+   local twin = path:gsub("^sim%.", "cuda.")
    for _, name_tried in ipairs {path, (path:gsub("_$", "")), twin} do
       local candidate = "torch." .. name_tried
       local text = texts[candidate] or by_alias(texts, candidate)
@@ -102,7 +104,7 @@ local function call_text(name, params)
    return comments.list(name .. "(", declarations.arguments(params), ")")
 end
 
--- Returns a line on each parameter: its name, its type and its words.
+-- Returns a line for each parameter of a declaration: its name, its type and its text.
 local function params_text(declared)
    local rows = {}
    for i, p in ipairs(declared.params) do
@@ -157,7 +159,7 @@ local function class_text(class, module)
    local declared = declarations.of_class(class.__name, class, module)
    if not declarations.source_lines(declared.chunk) then return nil end
    local is_optimizer = issubclass(class, torch.optim.Optimizer)
-   local with_methods = is_optimizer -- an optimizer's text lists the methods of the base class
+   local with_methods = is_optimizer -- the text on an optimizer lists the methods of the base class
       and declarations.of_class("optim.Optimizer", torch.optim.Optimizer) or declared
    local computed = declared.is_twin and operator(declared.see)
    return join {
@@ -169,7 +171,8 @@ local function class_text(class, module)
    }
 end
 
--- Returns the first sentence about a field of a table, which is an operator or a function in Lua.
+-- Returns the first sentence of the manual about value[key], which is an operator or a function in
+-- Lua. `name` is the table's name.
 local function first_sentence(name, value, key)
    local text = operators()[("%s.%s"):format(name, key)]
    if text then return comments.first_sentence(text:match "\n\n(.*)$" or "") end
@@ -236,8 +239,8 @@ local function module_text(value)
    return path and table_text(path, value, about) or about
 end
 
--- Returns the names of parameters in the calls that an operator's text begins with, such as
--- "torch.sum(self, dim, keepdim = false, {dtype})".
+-- Returns the set of the parameters' names in the calls at the beginning of an operator's text,
+-- such as "torch.sum(self, dim, keepdim = false, {dtype})".
 local function names_in_calls(text)
    local names = {}
    local calls = text:match "^(.-)\n%s*%->" or text:match "^(.-)\n\n"

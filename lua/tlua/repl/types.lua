@@ -6,7 +6,7 @@ local opens <const> = {
    ["("] = 1, ["{"] = 1, ["["] = 1, ["<"] = 1, [")"] = -1, ["}"] = -1, ["]"] = -1, [">"] = -1,
 }
 
---- Returns a tag's text as a type and the words that follow it.
+--- Splits the text of a tag into a type and the words that follow the type.
 ---@param text string  "fun(x: Tensor): Tensor  of each batch"
 ---@return string type
 ---@return string words

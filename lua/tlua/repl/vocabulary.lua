@@ -1,6 +1,7 @@
--- vocabulary.lua - the meaning of parameters whose name means the same wherever it occurs. A
--- declaration without a text for such a parameter gets the text of this file. A group applies to
--- declarations whose path begins with the group's key; the longest key wins.
+-- vocabulary.lua - the meanings of parameters whose names mean the same in many functions. A
+-- declaration without a text for such a parameter gets the text of this file. The texts are in
+-- groups. A group applies to declarations whose path begins with the group's key; if several do,
+-- the longest key wins.
 
 local packages = require "tlua.packages"
 
@@ -692,8 +693,8 @@ num_threads: the number of threads; has no effect
 ]],
 }
 
--- Maps prefixes of paths to the packages whose module `vocabulary` has the meanings of their own
--- parameters.
+-- Maps prefixes of paths to packages. The module `vocabulary` of a package has the meanings of
+-- parameters that only this package has.
 local packaged <const> = {
    ["torch.audio."] = "audio",
    ["torch.utils.mlflow."] = "mlflow", ["torch.rl."] = "rl", ["torch.text."] = "text",
@@ -709,8 +710,8 @@ for key in pairs(groups) do keys[#keys + 1] = key end
 for key in pairs(packaged) do keys[#keys + 1] = key end
 table.sort(keys, function(a, b) return #a > #b end)
 
--- Returns a group's table from parameter names to texts. The texts are parsed when they are first
--- needed.
+-- Returns the texts of a group, as a table from parameter names to texts. The texts are parsed when
+-- they are first needed.
 local function words_of(key)
    local group = groups[key]
    if group == nil then

@@ -14,9 +14,9 @@ local function take(name, own)
    return args.signature(("signal.windows.%s(M: count%s%s"):format(name, own or "", options))
 end
 
--- Returns the window that fn(positions, period) computes, in the requested dtype. `positions` is
--- the float64 vector of 0 to M - 1. `period` is the period of the window: M - 1 for a symmetric
--- window, otherwise M.
+-- Returns the window that fn(positions, period) computes, in the dtype that the options request.
+-- `positions` is the float64 vector of 0 to M - 1. `period` is the period of the window: M - 1 for
+-- a symmetric window, otherwise M.
 local function window(name, a, fn)
    local like = torch.empty({0}, {dtype = a.dtype, device = a.device})
    if not like:is_floating_point() then

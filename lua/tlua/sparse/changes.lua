@@ -26,8 +26,9 @@ end
 checked.functions(M, "", "sparse_mask(self: tensor, mask: tensor)")
 V.define("sparse_mask", M.sparse_mask)
 
---- Coalesces a leaf and its gradient before an optimizer's step. Several elements at one position
---- each have the gradient of that position, which the step must apply only once.
+--- Coalesces a leaf and its gradient before an optimizer's step. If several elements have one
+--- position, each of them has the gradient of that position, and the step must apply the gradient
+--- only once.
 ---@param s Tensor
 function M.coalesce_leaf(s)
    local p = V.parts(s)
@@ -43,7 +44,8 @@ function M.coalesce_leaf(s)
    V.parts(s).values.grad = sums / counts
 end
 
--- Checks the arguments of sparse_resize_.
+-- Raises an error unless the arguments of sparse_resize_ are valid for the tensor with the
+-- components p.
 local function check_resize(who, p, size, sparse_dim, dense_dim)
    V.expect(who, p, "sparse_coo")
    if type(size) ~= "table" then args.refuse(who, "size", "a list of sizes", size) end

@@ -11,7 +11,8 @@ local function arange(n, device) return torch.arange(1, n + 1, {device = device}
 
 -- Keys --------------------------------------------------------------------------------------------
 
--- Returns the product of the sizes of the sparse dimensions.
+-- Returns the number of positions that an element can have: the product of the sizes of the sparse
+-- dimensions.
 local function places(size, sparse_dim)
    local n = 1
    for d = 1, sparse_dim do
@@ -77,7 +78,7 @@ end
 -- Coalescing --------------------------------------------------------------------------------------
 
 --- Sorts the keys, and sums the values that have equal keys. Large intermediate results are
---- released at once, not when they are collected.
+--- released at once, without waiting for the garbage collector.
 ---@param keys Tensor  released, if there are several
 ---@param values Tensor
 ---@return Tensor keys  ascending, without duplicates
@@ -148,15 +149,16 @@ function M.lines_of(p)
    return torch.repeat_interleave(arange(lengths:numel(), p.plain.device), lengths)
 end
 
--- Returns a list of sizes followed by more sizes.
+-- Returns a list of the sizes in `sizes` followed by the further arguments.
 local function joined(sizes, ...)
    local list = table.move(sizes, 1, #sizes, 1, {})
    for _, size in ipairs {...} do list[#list + 1] = size end
    return list
 end
 
--- Divides the pointers of all rows of a batch among its matrices. Returns the pointers of each
--- matrix, and the number of elements that each matrix has.
+-- Converts the pointers of the rows of all matrices of a batch, which are numbered consecutively,
+-- to pointers for each matrix. Returns these pointers, and the number of elements of one matrix,
+-- which must be the same for all.
 local function split_pointers(who, pointers, batch, n)
    local matrices = 1
    for _, size in ipairs(batch) do matrices = matrices * size end
@@ -174,7 +176,8 @@ local function split_pointers(who, pointers, batch, n)
    return split:view(joined(batch, n + 1)), each
 end
 
--- Divides pointers, positions and values of the rows of all matrices of a batch among the matrices.
+-- Converts components in which the rows of all matrices of a batch are numbered consecutively to
+-- components of a batch: pointers, positions and values get the dimensions of the batch.
 local function divided(who, p, batch, n)
    if #batch == 0 then return p end
    local each
@@ -186,8 +189,8 @@ end
 
 -- To COO ------------------------------------------------------------------------------------------
 
--- Returns the positions and values of the elements of blocks (n, height, width, ...), zeros
--- included.
+-- Returns the positions and the values of all elements of blocks (n, height, width, ...), including
+-- elements that are 0.
 local function unblocked(values, matrices, rows, cols)
    local n, height, width = values:size(1), values:size(2), values:size(3)
    local device = rows.device
@@ -232,8 +235,8 @@ local function check_matrix(who, p)
       sparse_dim, V.shape_text(p.size)))
 end
 
--- Returns the components of sparse matrices with rows and columns exchanged. The matrices are the
--- last two sparse dimensions.
+-- Transposes sparse matrices, which are the last two sparse dimensions. Returns the components of
+-- the result.
 local function exchanged(p)
    local size, n = joined(p.size), p.indices:size(1)
    size[n - 1], size[n] = size[n], size[n - 1]
@@ -243,8 +246,9 @@ local function exchanged(p)
    }
 end
 
--- Returns the sizes of the sparse dimensions in front of a matrix, and the number, from 0, of each
--- element's matrix.
+-- The last two sparse dimensions are matrices, and the sparse dimensions before them count the
+-- matrices. Returns the sizes of these dimensions, and for each element the number of its matrix,
+-- from 0.
 local function batch_of(p)
    local n = p.indices:size(1) - 2
    local batch = table.move(p.size, 1, n, 1, {})
@@ -252,7 +256,7 @@ local function batch_of(p)
    return batch, n > 0 and M.keys_of(flat) - 1 or 0
 end
 
--- Returns the components in a compressed layout without blocks.
+-- Converts components p in layout sparse_coo to a compressed layout without blocks.
 local function compress(who, p, layout)
    local _, columns = V.kind_of(layout)
    local from = M.coalesced(columns and exchanged(p) or p)
@@ -279,7 +283,7 @@ local function check_blocks(who, block, size, batch)
    end
 end
 
--- Returns the components in a compressed layout with blocks.
+-- Converts components p in layout sparse_coo to a compressed layout with blocks of the given size.
 local function compress_blocks(who, p, layout, block)
    local batch, matrices = batch_of(p)
    check_blocks(who, block, p.size, #batch)
@@ -328,8 +332,8 @@ end
 
 -- From dense --------------------------------------------------------------------------------------
 
--- Converts a dense tensor to components. They contain the nonzero elements or, if some dimensions
--- stay dense, the slices that have a nonzero element.
+-- Converts a dense tensor to components. The components contain the nonzero elements. If some
+-- dimensions stay dense, they contain the slices that have a nonzero element.
 local function from_dense(who, x, sparse_dim)
    local n = x:dim()
    sparse_dim = sparse_dim or n
@@ -349,7 +353,8 @@ local function from_dense(who, x, sparse_dim)
    }
 end
 
--- Returns the components of a dense or sparse tensor in layout sparse_coo.
+-- Returns the components of a dense or sparse tensor in layout sparse_coo. A dense tensor gets
+-- sparse_dim sparse dimensions.
 local function parts_of(who, x, sparse_dim)
    local p = V.parts(x)
    if not p then return from_dense(who, x, sparse_dim) end
@@ -361,8 +366,8 @@ end
 
 -- Methods -----------------------------------------------------------------------------------------
 
--- Returns the number of sparse dimensions, including those of a batch, if a tensor has dense_dim
--- dense dimensions.
+-- Returns the number of dimensions of x that are not among the last dense_dim dimensions, which
+-- stay dense. Raises an error if that is impossible.
 local function without_dense(who, x, dense_dim)
    local n = x:dim()
    if dense_dim < 0 or dense_dim > n - 2 then
@@ -390,7 +395,7 @@ local layouts <const> = {
    sparse_coo = true, sparse_csr = true, sparse_csc = true, sparse_bsr = true, sparse_bsc = true,
 }
 
---- Returns the tensor in a sparse layout.
+--- Converts a tensor to a sparse layout.
 function M.to_sparse(x, ...)
    if not torch.is_tensor(x) then args.refuse("to_sparse", "self", "a tensor", x) end
    local a = take_sparse(...)
@@ -406,7 +411,8 @@ end
 
 function M.to_sparse_coo(x) return convert("to_sparse_coo", x, "sparse_coo") end
 
--- Defines a conversion that takes dense_dim, the number of the last dimensions that values have.
+-- Defines a conversion to a compressed layout that takes dense_dim, the number of the last
+-- dimensions that stay dense.
 local function compressing(name, with_block)
    local layout, take = name:match "^to_(.*)", args.signature(("%s(%sdense_dim: integer?)"):format(
       name, with_block and "blocksize: integers?, " or ""))

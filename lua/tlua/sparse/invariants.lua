@@ -9,10 +9,10 @@ local V = require "tlua.sparse.value"
 
 local M = {}
 
---- Switches the checks of positions in constructors of sparse tensors. Positions must be within the
---- tensor's size, and in compressed layouts ascend without duplicates. Positions are checked by
---- default; shapes and dtypes are checked always. The option `check_invariants` of a constructor
---- has precedence.
+--- Switches the checks of positions in constructors of sparse tensors on or off. Positions must be
+--- within the tensor's size, and in compressed layouts ascend without duplicates. Positions are
+--- checked by default; shapes and dtypes are checked always. The option `check_invariants` of a
+--- constructor has precedence.
 ---
 ---     local invariants = torch.sparse.check_sparse_tensor_invariants
 ---     print(invariants.is_enabled())
@@ -72,7 +72,7 @@ function M.check_positions(who, what, positions, ndim)
    end
 end
 
---- Refuses negative sizes.
+--- Raises an error for a negative size.
 ---@param who string
 ---@param size integer[]
 function M.check_size(who, size)
@@ -81,8 +81,8 @@ function M.check_size(who, size)
    end
 end
 
---- Returns whether positions shall be checked. While torch.export records a program, positions have
---- no known values.
+--- Returns whether positions are to be checked. They are not checked while torch.export records a
+--- program, because their values are not known then.
 ---@param option? boolean  the option check_invariants
 ---@param values Tensor
 ---@return boolean

@@ -24,12 +24,13 @@ local function to_tensor(who, what, value, positions, device, dtype)
    return device and value:to(device) or value
 end
 
--- Returns the values with the dtype, device and gradient that the options ask for.
+-- Converts the argument `values` to the dtype and the device that the options request, and to a
+-- leaf if the option requires_grad is set.
 local function values_of(who, a)
    local values = to_tensor(who, "values", a.values, false, a.device, a.dtype)
    if a.dtype then values = values:to(a.dtype) end
    if a.requires_grad then return values:detach():requires_grad_() end
-   -- a view makes the tensor a non-leaf if the given values require a gradient
+   -- A view of values that require a gradient is no leaf, so neither is the sparse tensor.
    return values.requires_grad and values:view(values.shape) or values
 end
 
@@ -135,7 +136,7 @@ local names_of <const> = {
    sparse_csc = {"ccol_indices", "row_indices"}, sparse_bsc = {"ccol_indices", "row_indices"},
 }
 
--- Returns the smallest size of a compressed tensor that contains all its positions.
+-- Returns the smallest size that a compressed tensor with these components can have.
 local function compressed_size(p, columns)
    local batch, block = V.batch_dim(p), V.block_of(p)
    local lines = p.pointers:size(-1) - 1
@@ -156,7 +157,8 @@ local function check_values(who, p, names, blocks)
    end
 end
 
--- Checks that pointers, positions and values are batches of one shape.
+-- Raises an error unless pointers, positions, values and the size have the same dimensions of a
+-- batch in front.
 local function check_batch(who, p, names)
    local batch = V.batch_dim(p)
    for _, other in ipairs {{names[2], p.plain}, {"values", p.values}, {"size", {shape = p.size}}} do
@@ -183,8 +185,9 @@ local function counts_of(who, p)
    return counts
 end
 
--- Checks shapes; returns the number of rows or columns that have pointers, and the size of the
--- other dimension, both in blocks for a blocked layout.
+-- Checks the shapes of a compressed tensor's components. Returns the number of rows (or columns) to
+-- which the pointers belong, and the number of columns (or rows). Both count blocks in a blocked
+-- layout.
 local function check_shapes(who, p, names, blocks, columns)
    local size, values, batch = p.size, p.values, V.batch_dim(p)
    invariants.check_size(who, size)

@@ -16,7 +16,8 @@ local operators <const> = V.operators
 
 -- Functions of one tensor -------------------------------------------------------------------------
 
--- Returns the tensor after summing elements at equal positions, if it has such elements.
+-- Returns the components of a tensor. In layout sparse_coo, elements at equal positions are summed
+-- first.
 local function joined(s)
    local p = V.parts(s)
    return p.layout == "sparse_coo" and C.coalesced(p) or p
@@ -121,7 +122,8 @@ local function same_pattern(p, q)
    return V.same(p.values.shape, q.values.shape)
 end
 
--- Returns a sparse tensor with the components `coo`, converted to the layout of p.
+-- Returns a sparse tensor with the components `coo`, in layout sparse_coo, converted to the layout
+-- of p.
 local function like(who, coo, p)
    return V.new(C.to_layout(who, coo, p.layout, V.block_of(p)))
 end
@@ -175,7 +177,8 @@ local sub = add_as("sub", function(...)
 end)
 V.define("sub subtract", sub)
 
--- Returns the values of a dense tensor at the positions of a sparse one, shaped as its values.
+-- Returns the elements of a dense tensor x at the positions of a sparse tensor, in the shape of the
+-- sparse tensor's values.
 ---@param who string
 ---@param x Tensor
 ---@param p table
@@ -237,7 +240,7 @@ end)
 
 local take_div = args.signature "div(self: any, other: any, rounding_mode: string?)"
 
--- Defines a division, by a number or by a dense tensor.
+-- Defines a division of a sparse tensor by a number or by a dense tensor.
 local function division(who, take, divide)
    return function(...)
       local a = take(...)
@@ -295,7 +298,8 @@ for name, sign in pairs {add_ = 1, sub_ = -1} do
    end
 end
 
--- Makes s:mul_(number) change the values themselves, which other tensors may share.
+-- s:mul_(number) changes the values themselves, which other tensors may share. All other forms of
+-- mul_ replace the values.
 local general_mul_ = operators.mul_
 V.define("mul_", function(s, other)
    local p = V.parts(s)

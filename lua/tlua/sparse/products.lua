@@ -8,7 +8,8 @@ local V = require "tlua.sparse.value"
 
 local M = {}
 
--- Checks a matrix; returns its components, or nil if it is dense.
+-- Raises an error unless x is a matrix. Returns the components of a sparse matrix, or nil for a
+-- dense matrix.
 local function matrix(who, what, x)
    if not torch.is_tensor(x) then args.refuse(who, what, "a tensor", x) end
    if x:dim() ~= 2 then args.refuse(who, what, "a matrix", x) end
@@ -30,8 +31,8 @@ local function check_inner(who, a, b)
    end
 end
 
--- Returns the matrix's pointers, positions and values for torch._csr_mm, and whether they describe
--- the transposed matrix.
+-- Returns pointers, positions and values of a matrix for torch._csr_mm, and whether these describe
+-- the transposed matrix instead (layout sparse_csc).
 local function compressed(who, p)
    if p.layout == "sparse_csr" then return p.pointers, p.plain, p.values, false end
    if p.layout == "sparse_csc" then return p.pointers, p.plain, p.values, true end
@@ -41,7 +42,8 @@ end
 
 local kernels <const> = {float32 = true, float64 = true, float16 = true, bfloat16 = true}
 
--- Computes sparse_dense's product for dtypes and devices for which torch._csr_mm has no kernel.
+-- Computes the product of sparse_dense by operators of dense tensors, for dtypes and devices for
+-- which torch._csr_mm has no kernel.
 local function gathered(p, x, transposed)
    local coo = C.as_coo(p)
    local to, from = coo.indices[1], coo.indices[2]
@@ -50,8 +52,9 @@ local function gathered(p, x, transposed)
    return C.sum_groups(to, rows, p.size[transposed and 2 or 1])
 end
 
--- Returns the product of a sparse matrix, or of its transpose, with a dense one. A program that
--- torch.export records cannot coalesce, since the number of results would depend on values.
+-- Returns the product of a sparse matrix, or of its transpose, with a dense matrix. While
+-- torch.export records a program, a matrix that is not coalesced is not converted, since the number
+-- of its elements would then depend on values.
 local function sparse_dense(who, p, x, transposed)
    local traced = p.coalesced == false and torch._tracing()
    if traced or not kernels[p.values.dtype] or p.values.device.type == "cuda" then
@@ -109,8 +112,9 @@ local take_mm = args.signature "sparse.mm(mat1: any, mat2: any, reduce: string?)
 
 local reductions <const> = {sum = "sum", mean = "mean", amax = "amax", amin = "amin"}
 
--- Returns, for each row of a sparse matrix and each column of a dense one, the reduction of the
--- products that sparse.mm sums; 0 for a row without elements.
+-- Returns, for each row of a sparse matrix and each column of a dense one, the reduction (such as
+-- the maximum) of the products that torch.sparse.mm would sum. The result is 0 for a row without
+-- elements.
 local function reduced(who, a, x, reduce)
    local p = matrix(who, "mat1", a)
    if not p or p.layout ~= "sparse_csr" then
@@ -152,7 +156,7 @@ end
 V.define("mm", function(a, b) return product("mm", a, b) end, true, 2)
 
 -- Returns one matrix whose diagonal blocks are the sparse matrices of a batch. The matrices are the
--- last two sparse dimensions.
+-- last two sparse dimensions of the components p.
 local function block_diagonal(p)
    local coo = C.as_coo(p)
    local n, size = coo.indices:size(1), coo.size
@@ -168,7 +172,7 @@ local function block_diagonal(p)
    }
 end
 
--- Returns whether the sizes in front of the last two are equal.
+-- Returns whether two lists of sizes are equal except for the last two sizes.
 local function same_batch(a, b)
    if #a ~= #b then return false end
    for d = 1, #a - 2 do
@@ -282,7 +286,8 @@ end)
 local take_sampled = args.signature [[sparse.sampled_addmm(input: any, mat1: tensor, mat2: tensor,
    beta: factor = 1, alpha: factor = 1)]]
 
--- Returns the products of rows of two matrices at the positions of a csr matrix.
+-- Returns, for each element of a csr matrix, the product of a row of `left` and a row of `right`:
+-- the rows that have the numbers of the element's row and column.
 local function sampled(csr, left, right)
    if kernels[left.dtype] and left.device.type ~= "cuda" then
       return torch._csr_sampled(csr.pointers, csr.plain, left, right)
@@ -290,7 +295,7 @@ local function sampled(csr, left, right)
    return (left:index_select(1, C.lines_of(csr)) * right:index_select(1, csr.plain)):sum(2)
 end
 
--- Computes sampled_addmm for batches.
+-- Computes sampled_addmm for batches of matrices.
 local function batched_samples(who, a)
    local p, left, right = V.parts(a.input), a.mat1, a.mat2
    local x, y, size = left.shape, right.shape, p.size

@@ -7,7 +7,8 @@ local V = require "tlua.sparse.value"
 
 local M = {}
 
--- Returns a list of dimensions, counted from 1, as a set and as a sorted list.
+-- Returns dimensions, counted from 1, as a set and as a sorted list. Raises an error if one occurs
+-- twice.
 local function dims_of(who, dim, n)
    local list, set = {}, {}
    for i, d in ipairs(type(dim) == "table" and dim or {dim}) do
@@ -21,7 +22,8 @@ local function dims_of(who, dim, n)
    return set, list
 end
 
--- Returns the sum over some dimensions of a coo tensor: dense if no sparse dimension remains.
+-- Returns the sum of a coo tensor over the dimensions in `set`. The sum is dense if no sparse
+-- dimension remains.
 local function sum_dims(p, set)
    local sparse_dim, dense, rows, size = p.indices:size(1), {}, {}, {}
    for d = 1, #p.size do
@@ -54,7 +56,7 @@ local take_sum = args.signature [[sparse.sum(input: any, dim: any?, keepdim: boo
 function M.sum(...)
    local given = {...}
    local n = select("#", ...)
-   -- the second argument is a list of dimensions
+   -- The second argument is a list of dimensions, so it is not taken for a table of options.
    if n > 1 and type(given[2]) == "table" and #given[2] > 0 then
       given[2] = {dim = given[2]}
       if type(given[3]) == "table" then
@@ -96,7 +98,7 @@ V.define("norm", function(s, order, ...)
    if select("#", ...) > 0 then V.unsupported("norm along dimensions", V.parts(s).layout) end
    local values = all_values(s)
    if values:numel() == 0 and (order == math.huge or order == -math.huge) then
-      -- a tensor that has elements but stores none contains only zeros
+      -- A tensor that has elements but stores none of them contains only zeros.
       if order > 0 and s:numel() > 0 then return values:abs():sum() end
       torch.raise(("norm: a tensor without stored elements has no norm of order %s, got shape %s")
          :format(order, V.shape_text(V.parts(s).size)))
@@ -118,8 +120,8 @@ end
 
 -- Softmax -----------------------------------------------------------------------------------------
 
--- Numbers the lines along a sparse dimension of a coo tensor that have elements. Returns each
--- element's line number, and the number of lines.
+-- A line consists of the elements whose positions differ only along dimension `dim`. Numbers the
+-- lines of a coo tensor. Returns the number of each element's line, and the number of lines.
 local function lines_along(p, dim)
    local keys
    for d = 1, p.indices:size(1) do
@@ -133,7 +135,7 @@ local function lines_along(p, dim)
    return lines, found:numel()
 end
 
--- Returns the largest value of each group. Gradients do not flow through the result.
+-- Returns the largest value of each group of values. Gradients do not flow through the result.
 local function largest(groups, values, count)
    local size = values.shape
    size[1] = count

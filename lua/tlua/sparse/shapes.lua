@@ -11,7 +11,8 @@ local methods <const> = V.methods
 
 local keys <const> = {"indices", "pointers", "plain"}
 
--- Returns a tensor whose positions and values are the results of the two functions.
+-- Returns a copy of a sparse tensor in which of_positions(t) replaces each tensor t of positions,
+-- and of_values(values) the values.
 local function mapped(s, of_positions, of_values)
    local p, copy = V.parts(s), {}
    for key, value in pairs(p) do copy[key] = value end
@@ -241,7 +242,7 @@ V.define("index_select", function(s, dim, index)
    if dim > sparse_dim then
       return V.coo(p.indices, p.values:index_select(dim - sparse_dim + 1, index), size, p.coalesced)
    end
-   -- after sorting by position along dim, the elements at one index form a range
+   -- After the positions are sorted along dim, the elements at one index are adjacent.
    local row, order = torch.sort(p.indices[dim], {stable = true})
    local first = torch.searchsorted(row, index)
    local counts = torch.searchsorted(row, index, {right = true}) - first
@@ -277,7 +278,8 @@ local function parts_of_all(who, list)
    return all
 end
 
--- Concatenates the tensors' positions, each changed by `change` if given, and their values.
+-- Concatenates the positions of tensors and their values. If `change` is given, change(positions,
+-- i) replaces the positions of tensor i.
 local function join(all, change)
    local indices, values = {}, {}
    for i, p in ipairs(all) do

@@ -42,8 +42,8 @@ local operators <const>, methods <const> = M.operators, M.methods
 
 local raw <const> = torch._sparse_parts
 
--- Checks positions that were changed in place since the last check, and whether they still ascend
--- if the tensor is coalesced.
+-- Checks the positions again after they were changed in place. Also checks whether the positions of
+-- a coalesced tensor still ascend.
 local function check_again(p, version)
    if not version then
       torch.raise(("sparse tensor of shape %s: its %s"):format(M.shape_text(p.size),
@@ -162,7 +162,7 @@ function M.same(a, b)
    return true
 end
 
---- Returns a dimension counted from 1; refuses one that the tensor lacks.
+--- Returns a dimension counted from 1. Raises an error for a dimension that the tensor lacks.
 ---@param who string
 ---@param dim integer
 ---@param n integer  number of dimensions
@@ -175,7 +175,7 @@ function M.dim(who, dim, n)
    return d
 end
 
---- Refuses a tensor that is not of the expected layout.
+--- Raises an error unless a tensor has the expected layout.
 ---@param who string
 ---@param p table
 ---@param layout string
@@ -185,7 +185,7 @@ function M.expect(who, p, layout)
       :format(who, layout, p.layout, layout))
 end
 
---- Refuses an operator for a layout.
+--- Raises an error that says that an operator does not support a layout.
 ---@param who string
 ---@param layout string
 function M.unsupported(who, layout)
@@ -225,8 +225,8 @@ function properties.ndim(p) return #p.size end
 function properties.itemsize(p) return p.values.itemsize end
 function properties.data(p) return M.with_values(p, p.values:detach()) end
 
--- The gradient of a leaf, with the leaf's positions. It shares the values of the leaf's gradient,
--- so its values may change in place, but not its positions.
+-- The gradient of a leaf, with the leaf's positions. The values of the result are the gradient of
+-- the leaf's values, so a program may change the values in place, but not the positions.
 function properties.grad(p)
    local grad = p.values.grad
    if not grad then return nil end
@@ -303,8 +303,8 @@ end
 
 local function same_shape(p, q) return q and q.layout == p.layout and M.same(q.size, p.size) end
 
--- Returns the shell of a tensor: functions that take the main tensor out of it and put it back
--- (lua/tlua/autograd/shells.lua).
+-- Returns the shell of a tensor: a table of functions that return the values of a tensor, its main
+-- tensor, and that make a tensor with new values (lua/tlua/autograd/shells.lua).
 function meta.shell(s)
    local rest = {}
    for key, value in pairs(M.parts(s)) do rest[key] = value end
@@ -352,14 +352,15 @@ end
 
 -- Operators ---------------------------------------------------------------------------------------
 
--- Loads the files that define operators and methods.
+-- Loads the files that define the operators and methods of sparse tensors.
 local function load_all()
    for name in ("make convert pointwise reductions products shapes changes"):gmatch "%a+" do
       require("tlua.sparse." .. name)
    end
 end
 
--- Puts a result into the tensor of the option `out`, and returns that tensor.
+-- Copies a result into the tensor that the caller has passed as the option `out`, and returns that
+-- tensor.
 local function give(name, result, out)
    local layout = torch.is_tensor(result) and result.layout
    if not layout then torch.raise(name .. ": out: expected nil, since the result is no tensor") end
@@ -402,7 +403,7 @@ local function has_sparse(list, n)
    return false
 end
 
---- Calls an operator that has a sparse tensor among its arguments.
+--- Calls the operator `name`, which has a sparse tensor among its arguments.
 ---@param name string
 ---@param ... any
 ---@return any ...
@@ -552,7 +553,7 @@ function methods.retain_grad(s)
    M.parts(s).values:retain_grad()
 end
 
---- Calls a hook with the gradient of a sparse tensor.
+--- Registers a hook that is called with the gradient of s as a sparse tensor.
 function methods.register_hook(s, hook)
    local p = M.parts(s)
    if type(hook) ~= "function" then args.refuse("register_hook", "hook", "a function", hook) end
@@ -573,7 +574,7 @@ meta.__close = methods.release
 operators["autograd.grad"] = shells.grad
 methods.backward = shells.backward
 
--- Makes a sparse tensor of a gradient that the engine has computed.
+-- Makes a sparse tensor of a sparse gradient that the C engine has computed.
 local function of_gradient(indices, values, size, coalesced)
    return M.new {
       layout = "sparse_coo", size = size, indices = indices, values = values, coalesced = coalesced,
@@ -584,7 +585,8 @@ end
 torch._sparse_open(meta, M.call, of_gradient)
 package.loaded["tlua.sparse.value"] = M
 load_all()
-methods.real, methods.imag = nil, nil -- these two are fields, not methods
+-- real and imag are fields of tensors, so they are removed from the methods
+methods.real, methods.imag = nil, nil
 for _, list in ipairs {operators, methods} do
    for name, fn in pairs(list) do
       if fn ~= shells.grad and fn ~= shells.backward and name ~= "release" then

@@ -25,7 +25,7 @@ function ConfusionMatrix:__init(...)
    self.counts = torch.zeros(a.num_classes, a.num_classes, {dtype = "int64", device = "cpu"})
 end
 
---- Counts a batch.
+--- Adds the samples of a batch to the counts.
 ---@param predictions Tensor  scores (N, num_classes), or classes (N)
 ---@param targets Tensor  classes (N), from 1
 ---@return utils.ConfusionMatrix self
@@ -51,7 +51,7 @@ end
 
 ConfusionMatrix.update = ConfusionMatrix.add
 
---- Returns the counts; rows are targets, columns are predictions.
+--- Returns the counts. Rows are target classes, and columns are predicted classes.
 ---@return Tensor  (num_classes, num_classes), int64
 function ConfusionMatrix:compute()
    return self.counts:clone()

@@ -39,7 +39,8 @@ local Progress = class.class("utils.Progress")
 function Progress:__init(...)
    local a = signature(...)
    for name, value in pairs(a) do self[name] = value end
-   -- in a notebook, a bar without a given stream is an output that is updated in place
+   -- In a notebook, a bar without a given stream is shown as an output of the cell that is updated
+   -- in place.
    local shown = not a.stream and rawget(torch, "_notebook_stream")
    local output = shown and shown()
    self.stream = output or a.stream or io.stdout
@@ -71,8 +72,8 @@ local function values_text(values)
    return table.concat(list, ", ")
 end
 
--- Returns the label and the bar. If the total is unknown, returns the label and the number of steps
--- so far.
+-- Returns the label and the bar as text. If the total is unknown, the number of steps so far
+-- replaces the bar.
 local function measure(self, share)
    local label = self.label == "" and "" or self.label .. " "
    if not self.total then return ("%s%d %s"):format(label, self.done, self.unit) end
@@ -175,8 +176,8 @@ function Progress:each(what)
    return function() return advance(step()) end
 end
 
---- Removes the bar and writes a last line, if `line` is given. In a notebook without a line, the
---- bar stays.
+--- Removes the bar and writes a last line, if `line` is given. In a notebook, the bar stays if no
+--- line is given.
 ---@param line? string
 function Progress:finish(line)
    if self.live then

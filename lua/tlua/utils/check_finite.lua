@@ -3,7 +3,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 
--- Describes the elements of a value that are not finite; returns nil if all are finite.
+-- Returns a text about the elements of a value that are not finite, or nil if all are finite.
 local function trouble(value)
    if not torch.is_tensor(value) or not value:is_floating_point() or value:numel() == 0 then
       return nil

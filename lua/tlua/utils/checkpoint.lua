@@ -48,7 +48,8 @@ function Checkpoint.forward(ctx, _, fn, options, ...)
    return table.unpack(results, 1, results.n)
 end
 
--- Runs fn again from the same random state, with recording.
+-- Runs fn again for the backward pass: from the random state of the first run, and with gradients
+-- recorded.
 local function repeat_forward(ctx, inputs)
    local now = ctx.state and random.get_states()
    local _ <close> = scopes.new(function()
@@ -82,8 +83,9 @@ function Checkpoint.backward(ctx, ...)
    return nil, nil, nil, table.unpack(grads, 1, inputs.n)
 end
 
--- Returns its arguments. Callers use it to avoid a tail call. If fn calls itself endlessly through
--- checkpoint, the stack must overflow; with tail calls the program would run forever.
+-- Returns its arguments. `return pass(f(x))` is used in place of the tail call `return f(x)`: if fn
+-- calls itself endlessly through checkpoint, the stack must overflow, and with tail calls the
+-- program would run forever.
 local function pass(...) return ... end
 
 local take_options = args.signature [[utils.checkpoint(preserve_rng_state: boolean = true,
@@ -112,9 +114,9 @@ local function split_options(given)
 end
 
 --- Calls fn(...) without keeping its intermediate results; the backward pass computes them again,
---- from the same random state. Tensors among arguments and results may also be in plain tables,
---- which are then copied. fn must give the same results both times. Parameters used in fn get their
---- gradients in `grad`, so checkpoints work with `backward`, not with `torch.autograd.grad`.
+--- from the same random state. Arguments and results may be tensors, and plain tables that contain
+--- tensors, which are copied. fn must give the same results both times. Parameters used in fn get
+--- their gradients in `grad`, so checkpoints work with `backward`, not with `torch.autograd.grad`.
 ---@param fn fun(...): any
 --- The options are a table after fn's arguments: preserve_rng_state (true: random numbers are the
 --- same both times), determinism_check ("none": results' shapes are not compared); use_reentrant,

@@ -29,9 +29,9 @@ function FlopCounterMode:__init(...)
    self.order = {"Global"}
 end
 
--- Maps patterns of tlua's names to PyTorch's names, for the operators that PyTorch's counter counts
--- (true: the name is the same). Elementwise operators and reductions have formulas as well, but are
--- left out.
+-- Maps patterns of tlua's names of operators to PyTorch's names, for the operators that PyTorch's
+-- counter counts. true means that the name is the same. Elementwise operators and reductions have
+-- formulas as well, but are left out.
 local counted <const> = {
    {"^mm$", true}, {"^bmm$", true}, {"^addmm", "addmm"}, {"^baddbmm", "baddbmm"},
    {"^linear_weight$", "mm"}, {"^linear$", "mm"}, {"^linear_", "addmm"},
@@ -62,7 +62,8 @@ local function add(self, module, name, flops)
    row[name] = (row[name] or 0) + flops
 end
 
--- Returns the module's path in the name of an event, such as "Sequential.1 (Linear)".
+-- Returns the module's path, such as "Sequential.1", from the name of an event, such as
+-- "Sequential.1 (Linear)".
 local function path_of(name)
    return name:match "^(.-) %(" or name
 end
@@ -76,7 +77,8 @@ local function count(self, events)
          or event.parent and paths[event.parent] or false
       if event.kind == "module" then
          called[path] = true
-         -- makes the row now, so that outer modules come before the modules inside them
+         -- The row is made now, so that the rows of outer modules come before the rows of the
+         -- modules inside them.
          row_of(self, path)
       end
       if event.sequence then

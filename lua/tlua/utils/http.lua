@@ -52,7 +52,8 @@ end
 -- Returns a reader of a socket, with methods that read a line, a number of bytes, or as much as is
 -- available. They raise an error at the timeout, and after `most` bytes.
 local function reader(socket, seconds, most)
-   local waiting, at, ended, left = "", 1, false, most -- bytes before `at` were consumed
+   -- the bytes of `waiting` before position `at` were consumed
+   local waiting, at, ended, left = "", 1, false, most
    local limit, taken = most, 0
    local function more()
       if ended then error(("the answer ends early, after %d bytes"):format(taken), 0) end
@@ -100,7 +101,7 @@ local function reader(socket, seconds, most)
    return self
 end
 
--- Parses a content length; returns nil if it is invalid.
+-- Parses a content length, whose digits are in the given base. Returns nil if it is invalid.
 local function length_of(text, base)
    local n = text and #text <= 15 and not text:find "[^%x]" and math.tointeger(tonumber(text, base))
    return n and n >= 0 and n or nil
@@ -183,7 +184,8 @@ local function read_answer(socket, method, seconds, most)
    return answer
 end
 
--- Returns whether a host is this machine. Requests to this machine use no proxy.
+-- Returns whether a host name means this machine. Requests to this machine do not go through a
+-- proxy.
 local function is_near(host)
    return host == "localhost" or host:find "^127%." or host == "[::1]"
 end
@@ -235,7 +237,8 @@ local function send(place, method, options)
    return setmetatable(answer, {__close = function() socket:close() end})
 end
 
--- Returns the URL of a redirect, which may be relative to the first one.
+-- Returns the URL to which a redirect leads. `location` may be relative to the URL of the request,
+-- `place`.
 local function target(place, location)
    if location:find "^%a+://" then return location end
    if location:find "^//" then return place.scheme .. ":" .. location end
@@ -252,8 +255,8 @@ local redirects <const> = {[301] = true, [302] = true, [303] = true, [307] = tru
 ---@param method string
 ---@param url string
 ---@param options? {body: string, headers: table<string, string>, timeout: number, most: integer,
----near: boolean}  timeout: seconds without a byte; most: the largest number of bytes; near: a
---- redirect to another server is returned instead of followed
+--- near: boolean}  timeout: seconds without a byte; most: the largest number of bytes; near:
+--- whether a redirect to another server is returned instead of followed
 ---@return {status: integer, headers: table<string, string>, parts: (fun(): string?), url: string,
 ---length: integer?}
 function M.open(method, url, options)

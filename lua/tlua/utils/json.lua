@@ -87,7 +87,8 @@ local function read_string(text, position)
          local whole = table.concat(pieces)
          if not utf8.len(whole) then fail(start, "a string that is not UTF-8") end
          return whole, stop + 1
-      elseif c == "\127" then -- Lua counts this byte as a control character, JSON does not
+      -- Lua's %c matches this byte, but JSON does not count it as a control character
+      elseif c == "\127" then
          pieces[#pieces + 1] = c
          position = stop + 1
       elseif c ~= "\\" then

@@ -25,7 +25,8 @@ local function refuse_shapes(title, predictions, targets)
       title, args.describe(targets), args.describe(predictions)))
 end
 
--- A metric that divides one sum by another. The sums stay on the tensors' device until compute.
+-- The base of metrics that divide one sum by another. The sums stay on the tensors' device until
+-- compute.
 local Ratio = class.class("utils.metrics.Ratio")
 
 function Ratio:__init() self:reset() end

@@ -40,8 +40,8 @@ function Options:__init(name, description)
    self:flag("-h --help", "show this and stop")
 end
 
--- Adds an entry with one or several names. The longest name becomes the name of the field in
--- parse's result.
+-- Adds an entry with one or several names. The field in the result of `parse` is named after the
+-- longest name.
 local function add(self, kind, names, help, default)
    local entry = Entry()
    entry.kind, entry.help, entry.value, entry.names = kind, help or "", default, {}

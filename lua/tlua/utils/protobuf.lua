@@ -17,7 +17,8 @@ end
 
 local varint = M.varint
 
---- Each of these functions encodes one field. M.bytes encodes both strings and messages.
+--- Each of these functions encodes one field of a message, with the number `field`. M.bytes encodes
+--- strings and nested messages.
 function M.int(field, value) return varint(field << 3) .. varint(value) end
 function M.double(field, value) return varint(field << 3 | 1) .. ("<d"):pack(value) end
 function M.bytes(field, value) return varint(field << 3 | 2) .. varint(#value) .. value end
@@ -40,7 +41,8 @@ local function read_varint(text, at)
    end
 end
 
--- Returns a field's value and the position after the field; nil if the field is damaged.
+-- Returns a field's value and the position after the field; nil if the field is damaged. `kind` is
+-- the field's wire type.
 local function read_value(text, at, kind)
    if kind == 0 then return read_varint(text, at) end
    if kind == 1 and at + 7 <= #text then return ("<d"):unpack(text, at) end

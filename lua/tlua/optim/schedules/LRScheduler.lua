@@ -56,7 +56,7 @@ function LRScheduler:__init(optimizer, last_epoch)
    self:first_step()
 end
 
---- Makes the initial step to epoch 0; some schedulers leave the rates unchanged in this step.
+--- Makes the initial step, to epoch 0. In this step, some schedulers leave the rates unchanged.
 function LRScheduler:first_step()
    self.is_initial = true
    self:step()
@@ -101,8 +101,8 @@ function LRScheduler:restart()
    self:first_step()
 end
 
---- Undoes the first step, which the constructor has made. SequentialLR calls this for its
---- schedulers.
+--- Undoes the count of the first step, which the constructor has made. SequentialLR calls this for
+--- its schedulers and sets the rates itself.
 function LRScheduler:undo()
    self.last_epoch = self.last_epoch - 1
 end
@@ -150,7 +150,8 @@ function LRScheduler:to_pytorch()
 end
 LRScheduler.pytorch_names = {}
 
---- Converts a state of PyTorch's schedule; a state of this schedule is returned as it is.
+--- Converts a state of PyTorch's schedule to this schedule's form. A state that already has this
+--- form is returned unchanged.
 ---@param state table
 ---@return table
 function LRScheduler:from_pytorch(state) return state end
@@ -169,8 +170,9 @@ function LRScheduler:state_dict(names)
    return state
 end
 
--- Returns a state in this schedule's form. Refuses a state that lacks an option of this kind of
--- schedule and has an unknown option: such a state belongs to another kind.
+-- Returns a state in this schedule's form. Raises an error for a state that both lacks an option of
+-- this kind of schedule and has an unknown option, because it must be the state of another kind of
+-- schedule.
 local function converted(self, given)
    local title <const> = torch.type(self) .. ".load_state_dict"
    local ok, state = pcall(self.from_pytorch, self, given)

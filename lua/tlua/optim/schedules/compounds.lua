@@ -9,11 +9,12 @@ local Plateau = require "tlua.optim.schedules.plateau".ReduceLROnPlateau
 
 local M = {}
 
--- The base class of both classes, which hold a list of schedulers of one optimizer.
+-- The base class of SequentialLR and ChainedScheduler, which hold a list of schedulers of one
+-- optimizer.
 local Compound = class.class("optim.lr_scheduler.Compound", LRScheduler)
 
--- Raises an error unless all values in the list are schedules of the same optimizer. Schedules
--- whose `step` takes a metric are refused.
+-- Raises an error unless all values in the list are schedules of the same optimizer. Also raises an
+-- error for schedules whose `step` takes a metric, such as ReduceLROnPlateau.
 local function check_schedulers(self, optimizer, schedulers)
    local name = torch.type(self)
    if type(schedulers) ~= "table" or #schedulers == 0 then
@@ -120,8 +121,8 @@ function SequentialLR:__init(...)
       torch.raise("optim.lr_scheduler.SequentialLR: expected one milestone less than schedulers")
    end
    self.milestones, self.last_epoch, self.base_lrs = milestones, -1, {}
-   -- the constructors of all schedulers have made a first step; only the first scheduler's step may
-   -- have an effect
+   -- The constructors of all schedulers have made a first step. Its effect is undone here, and the
+   -- first scheduler then makes its first step again.
    for g, group in ipairs(optimizer.param_groups) do
       self.base_lrs[g] = group.initial_lr
       self:set_lr(group, group.initial_lr)

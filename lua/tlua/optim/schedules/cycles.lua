@@ -20,8 +20,8 @@ local function set_momentum(group, momentum)
    end
 end
 
--- Sets the optimizer's momentum, or the first of its betas, to the maximum, and stores both limits
--- of the momentum in the groups.
+-- Before the first step, sets the momentum of each group (or the first of its betas) to the
+-- maximum. Stores the limits of the momentum in the groups.
 local function begin_momentum(self, name)
    local defaults = self.optimizer.defaults
    if not self.cycle_momentum then return end
@@ -40,9 +40,9 @@ end
 
 -- CyclicLR --------------------------------------------------------------------------------------
 
--- Maps each mode to {height, meaning}. height(self, x) returns the height of a cycle. If meaning is
--- "cycle", x is the number of the cycle, counted from 1. If meaning is "iterations", x is the
--- number of steps so far.
+-- Maps each mode of CyclicLR to {height, meaning}. height(self, x) returns the factor for the
+-- height of a cycle. If meaning is "cycle", x is the number of the cycle, counted from 1. If
+-- meaning is "iterations", x is the number of steps so far.
 local modes <const> = {
    triangular = {function() return 1 end, "cycle"},
    triangular2 = {function(_, cycle) return 1 / 2 ^ (cycle - 1) end, "cycle"},
@@ -152,8 +152,8 @@ local function blend(shape, from, to, share)
    return to + (from - to) * (1 + math.cos(math.pi * share)) / 2
 end
 
--- Returns the phases: the step at which each phase ends, and the initial and final rate and
--- momentum.
+-- Returns a list of the phases of OneCycleLR. A phase is {the step at which it ends, and the names
+-- of the fields with its initial rate, final rate, initial momentum and final momentum}.
 local function phases_of(self)
    local n, first = self.total_steps, self.pct_start * self.total_steps
    local up = {first - 1, "initial_lr", "max_lr", "max_momentum", "base_momentum"}

@@ -51,7 +51,8 @@ define("MultiplicativeLR", "lr_lambda: table|callable", function(self, lr, _, g)
    return lr * of_group(self.lr_lambda, g)(self.last_epoch)
 end, check_lambdas)
 
--- PyTorch saves the attributes of callable objects; a function in Lua has no attributes.
+-- In place of a function, PyTorch saves None, and in place of a callable object its attributes.
+-- Functions in Lua have no attributes, so None is saved.
 for _, name in ipairs {"LambdaLR", "MultiplicativeLR"} do
    M[name].to_pytorch = function(self)
       local state = LRScheduler.to_pytorch(self)
@@ -61,7 +62,8 @@ for _, name in ipairs {"LambdaLR", "MultiplicativeLR"} do
    end
 end
 
---- Restarts at epoch 0 with the present rate, because this schedule stores no initial rate.
+--- Restarts at epoch 0 with the present rate, because this schedule computes rates from the
+--- previous rate only.
 function M.MultiplicativeLR:restart()
    self.last_epoch = -1
    self:step()
@@ -103,8 +105,8 @@ define("MultiStepLR", "milestones: numbers, gamma: number = 0.1", function(self,
    return lr
 end)
 
--- Returns the milestones as a list. PyTorch saves a dictionary that maps each milestone to the
--- number of its occurrences.
+-- Returns the milestones as a sorted list. `counts` is such a list, or the dictionary that PyTorch
+-- saves, which maps each milestone to the number of its occurrences.
 local function milestones_of(counts)
    if #counts > 0 and not counts[0] and require "tlua.io.kinds".looks_like_list(counts) then
       return counts

@@ -46,7 +46,8 @@ function Plateau:__init(...)
 end
 
 -- Returns whether a value is better than the best so far by more than the threshold. A relative
--- threshold is a fraction of the best value, so for negative values it is lenient, as in PyTorch.
+-- threshold is a fraction of the best value. If the best value is negative, even a slightly worse
+-- value counts as better, as in PyTorch.
 local function is_better(self, value)
    local sign = self.mode == "min" and -1 or 1
    local bound = self.threshold_mode == "rel" and self.best * (1 + sign * self.threshold)
@@ -55,7 +56,7 @@ local function is_better(self, value)
 end
 
 local function lower(self)
-   -- this is checked again, because groups may have been added since the schedule was made
+   -- The list is checked again, because groups may have been added since the schedule was made.
    self:check_lists("min_lr")
    for g, group in ipairs(self.optimizer.param_groups) do
       local rate = torch.is_tensor(group.lr) and group.lr:item() or group.lr

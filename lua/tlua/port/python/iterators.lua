@@ -8,8 +8,8 @@ local each <const>, sorted_keys <const> = M.iterator, M.sorted_keys
 --- characters.
 function M.each(thing) return each(thing) end
 
---- Iterates over items that are tuples, and returns each tuple's items as several values; otherwise
---- like `each`.
+--- Iterates over items that are tuples, and returns the items of each tuple as several values.
+--- Other items are returned as `each` returns them.
 function M.tuples(thing)
    local next_item = each(thing)
    return function()
@@ -50,7 +50,7 @@ function M.zip(...)
    end
 end
 
---- Packs the values of each step into one table.
+--- Returns an iterator that packs the values of each step of `iterator` into one table.
 function M.packed(iterator)
    return function()
       local values = {iterator()}
@@ -58,8 +58,8 @@ function M.packed(iterator)
    end
 end
 
---- Iterates over a loader's batches in Python's form: a batch of one value is that value, and a
---- batch of several values is a list.
+--- Iterates over a DataLoader's batches as Python does: a batch of one value is returned as that
+--- value, and a batch of several values as a list.
 function M.batches(iterator)
    return function()
       local values = {iterator()}
@@ -95,7 +95,7 @@ function M.range_list(first, stop, step)
    return list
 end
 
---- Iterates over all pairs (triples, ...) of items.
+--- Implements itertools.product: iterates over all combinations of one item from each argument.
 function M.product(...)
    local lists = {}
    for i, thing in ipairs {...} do lists[i] = M.list(thing) end

@@ -53,8 +53,8 @@ end
 --- Returns the item at a position from the end: 1 is the last one.
 function M.from_end(list, position) return list[#list + 1 - position] end
 
---- Replaces items by any number of other items. The first and the last position have the same
---- meaning as for slice.
+--- Replaces the items from the first to the last position by any number of other items. Positions
+--- have the same meaning as for `slice`.
 function M.set_slice(list, first, last, items)
    local n, new = #list, M.list(items)
    if first < 0 then first = n + 1 + first end
@@ -162,7 +162,7 @@ function M.any(thing)
 end
 
 function M.all(thing)
-   -- items are read by position, so a false item does not end the loop
+   -- The items are read by position, because an iterator would end at an item that is nil or false.
    if type(thing) == "table" and not getmetatable(thing) then
       for i = 1, #thing do
          if is_false(thing[i]) then return false end

@@ -75,7 +75,8 @@ function M.truth(value)
    end
    local meta = getmetatable(value)
    if type(meta) == "table" and meta.__len then return #value > 0 end
-   return meta and torch.type(value) ~= "table" or next(value) ~= nil -- objects are always true
+   -- an object with a metatable is always true
+   return meta and torch.type(value) ~= "table" or next(value) ~= nil
 end
 
 --- Implements `value or rest()` with Python's truth values.

@@ -1,5 +1,5 @@
--- Compare.lua - shows measurements side by side: a row for each sub_label, a column for each
--- description.
+-- Compare.lua - shows measurements side by side, in a table with a row for each sub_label and a
+-- column for each description.
 
 local args = require "tlua.args"
 local class = require "tlua.class"
@@ -23,7 +23,7 @@ function Compare:__init(results)
    self:extend_results(results)
 end
 
---- Adds measurements.
+--- Adds measurements to the tables.
 ---@param results utils.benchmark.Measurement[]
 function Compare:extend_results(results)
    for _, m in ipairs(results) do
@@ -109,7 +109,7 @@ function Compare:__tostring()
    return table.concat(parts, "\n")
 end
 
---- Prints the tables.
+--- Prints the tables of all measurements.
 function Compare:print() print(tostring(self)) end
 
 return Compare

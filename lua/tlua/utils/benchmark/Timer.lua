@@ -34,8 +34,8 @@ local function compile(name, code, environment)
    return chunk
 end
 
--- Returns code that runs a statement. If the statement is an expression, as Python's timeit allows,
--- the code computes the expression and drops its value.
+-- Returns code that runs a statement. A statement may also be an expression, as in Python's timeit;
+-- the code then computes the expression and discards its value.
 local function statement(stmt)
    return load("return " .. stmt) and "local _ = " .. stmt or stmt
 end
@@ -95,7 +95,7 @@ end
 
 local function prepare(self)
    self.setup()
-   self.run(1) -- an untimed call, because the first call does extra work
+   self.run(1) -- one call that is not timed, because the first call does extra work
 end
 
 local function check_calls(who, number)
@@ -128,8 +128,8 @@ function Timer:timeit(...)
    end)
 end
 
--- Returns the number of calls in a block. The block takes at least `least` seconds, and long enough
--- that reading the clock costs at most a thousandth of its time.
+-- Returns the number of calls in a block. The number is such that the block takes at least `least`
+-- seconds, and so long that reading the clock takes at most a thousandth of its time.
 local function block_size(self, least)
    local overhead = math.huge
    for _ = 1, 5 do
@@ -193,7 +193,8 @@ end
 
 local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
 
--- Returns the number of instructions that callgrind counts for a program.
+-- Returns the number of instructions that callgrind counts for a run of `program` with the Lua code
+-- `code`.
 local function instructions(program, code)
    local command = "valgrind --tool=callgrind --callgrind-out-file=/dev/null %s -e %s 2>&1"
    local pipe = assert(io.popen(command:format(quote(program), quote(code))))
@@ -201,7 +202,8 @@ local function instructions(program, code)
    pipe:close()
    local count = output:match "Collected : (%d+)"
    if count and not output:find "\nstack traceback:" then return math.tointeger(tonumber(count)) end
-   for line in output:gmatch "[^\n]+" do -- skips valgrind's own output
+   -- finds the error message of the code among valgrind's own lines
+   for line in output:gmatch "[^\n]+" do
       if not line:find "^==" then return nil, line end
    end
    return nil, "there is no valgrind"
