@@ -55,7 +55,7 @@ function M.at_least(title, name, value, least)
    end
 end
 
---- Raises an error unless a number is above 0.
+--- Raises an error unless a number is positive and finite.
 function M.positive(title, name, value)
    if value <= 0 or value ~= value or value == math.huge then
       args.refuse(title, name, "a positive number", value)

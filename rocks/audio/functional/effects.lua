@@ -127,7 +127,9 @@ end
 
 local TURN <const> = 2 * math.pi
 
--- Returns one period of a wave that oscillates between `low` and `high`, as a list of n values.
+-- Returns one period of a wave that oscillates between `low` and `high`, as a list of n values. The
+-- wave is a sine or a triangle that begins at the angle `phase`. If is_whole is true, the values
+-- are rounded to integers.
 local function wave_of(is_sine, is_whole, n, low, high, phase)
    local offset = math.floor(phase / TURN * n + 0.5)
    local list = {}
@@ -208,8 +210,8 @@ end
 local modulations <const> = {sinusoidal = true, triangular = true}
 local interpolations <const> = {linear = true, quadratic = true}
 
--- Interpolates in a history (rows, channels, length). Returns the values at the positions at -
--- share, where 0 <= share < 1.
+-- Interpolates in a history (rows, channels, length). Returns the values at the positions `at`
+-- minus `share`, where 0 <= share < 1.
 local function between(history, at, share, is_linear)
    local x0, x1 = history:gather(3, at), history:gather(3, at - 1)
    if is_linear then return x0 + (x1 - x0) * share end
@@ -254,7 +256,8 @@ local function delayed_signal(x, delays, length, feedback, is_linear)
       pieces[#pieces + 1] = piece
       i = i + size
       if i < n then
-         -- Sample k of the sum is the input plus the feedback of the delayed sample at k - 1.
+         -- A delayed sample is fed back one sample later: the delayed sample at k - 1 is added to
+         -- sample k of the input.
          local sums = x:narrow(3, i - size + 2, size) + piece * feedback
          history = torch.cat({history, sums}, 3)
          history = history:narrow(3, history:size(3) - length, length + 1)

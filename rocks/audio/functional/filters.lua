@@ -46,7 +46,8 @@ local function filter(x, a, b)
    return recursion.run(feed_forward(x, b / first), a / first)
 end
 
--- Applies the filters a and b to a waveform. The caller has checked the coefficients.
+-- Filters a waveform with the coefficients a, of earlier outputs, and b, of inputs. The caller has
+-- checked the coefficients.
 local function apply(title, waveform, a, b, clamp, batching)
    a, b = checks.like(waveform, a), checks.like(waveform, b)
    local x, filters = waveform, 1

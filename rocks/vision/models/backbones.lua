@@ -71,11 +71,12 @@ local take_backbone = args.signature [[vision.models.detection.BackboneWithFPN(b
    return_layers: table, in_channels_list: integers, out_channels: count,
    extra_blocks: callable?, norm_layer: callable?)]]
 
---- Computes a pyramid of the outputs of some layers of a model: IntermediateLayerGetter of
---- `backbone`, then FeaturePyramidNetwork. `return_layers` maps the layers' names to positions in
---- the list of maps, the largest map first. `in_channels_list` has the maps' numbers of channels.
---- `extra_blocks` adds levels (LastLevelMaxPool by default), and `norm_layer` makes the pyramid's
---- normalisations. The call returns a list of maps with `out_channels` channels each.
+--- Computes a pyramid of feature maps: an IntermediateLayerGetter takes the outputs of some layers
+--- of `backbone`, and a FeaturePyramidNetwork combines them. `return_layers` maps the layers' names
+--- to positions in the list of maps, the largest map first. `in_channels_list` has the maps'
+--- numbers of channels. `extra_blocks` adds levels (LastLevelMaxPool by default), and `norm_layer`
+--- makes the pyramid's normalisations. The call returns a list of maps with `out_channels` channels
+--- each.
 ---
 ---     local models = torch.vision.models
 ---     local features = models.squeezenet1_1().features

@@ -431,8 +431,7 @@ local function define_crops(name, parameters, fn)
    end
 end
 
---- Returns five crops of an image, the four corners and the centre (five_crop), and also five crops
---- of the flipped image (ten_crop).
+--- Returns five crops of an image: the four corners and the centre.
 ---
 ---     local f = torch.vision.transforms.v2.functional
 ---     local image = torch.zeros(3, 8, 8)

@@ -49,9 +49,9 @@ end
 
 -- Matches -----------------------------------------------------------------------------------------
 
---- The two other results of M.match for a prediction: BACKGROUND for a prediction that is
---- background, and BETWEEN for one that overlaps too much for background and too little for a
---- match.
+--- M.match returns these values for predictions that match no true box: BACKGROUND for a prediction
+--- that is background, and BETWEEN for one that overlaps too much for background and too little for
+--- a match.
 M.BACKGROUND, M.BETWEEN = 0, -1
 
 --- Matches predictions with true boxes.
