@@ -38,6 +38,7 @@ build = {
       ["tlua.text.models.define"] = "models/define.lua",
       ["tlua.text.models.distilbert"] = "models/distilbert.lua",
       ["tlua.text.models.electra"] = "models/electra.lua",
+      ["tlua.text.models.embeddings"] = "models/embeddings.lua",
       ["tlua.text.models.encoder"] = "models/encoder.lua",
       ["tlua.text.models.gemma"] = "models/gemma.lua",
       ["tlua.text.models.gpt2"] = "models/gpt2.lua",

@@ -8,6 +8,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local configs = require "tlua.text.models.config"
+local embeddings = require "tlua.text.models.embeddings"
 
 local nn = torch.nn
 
@@ -191,6 +192,40 @@ function PreTrainedModel:num_parameters()
    local n = 0
    for _, p in ipairs(self:parameters()) do n = n + p:numel() end
    return n
+end
+
+--- Returns the embedding of the tokens; nil for models of images.
+---@return nn.Embedding?
+function PreTrainedModel:get_input_embeddings() return embeddings.input_of(self) end
+
+--- Returns the layer that computes the logits of the tokens; nil if the model has no such layer.
+---@return nn.Linear?
+function PreTrainedModel:get_output_embeddings() return embeddings.output_of(self) end
+
+local take_resize = args.signature [[text.PreTrainedModel.resize_token_embeddings(
+   new_num_tokens: integer, pad_to_multiple_of: integer?)]]
+
+--- Changes the number of tokens, for example after special tokens were added to a tokenizer. Tokens
+--- keep their embeddings and the weights of their logits. Those of new tokens are the mean over the
+--- old tokens, to which Hugging Face adds noise of 1e-9 of the old tokens' covariance. Replaced
+--- parameters are new tensors, so an optimizer must be created afterwards.
+---
+---     local config = {model_type = "gpt2", n_embd = 4, n_head = 2}
+---     local model = torch.text.from_config(config)
+---     model:resize_token_embeddings(12)
+---     print(model:get_input_embeddings())
+---     --> Embedding(12, 4)
+---@param new_num_tokens integer  the number of tokens, at least 1
+---@param options? {pad_to_multiple_of: integer}  pad_to_multiple_of: rounds the number of tokens up
+--- to a multiple of this integer, 1 by default
+---@return nn.Embedding  the embedding of the tokens
+function PreTrainedModel:resize_token_embeddings(...)
+   local title, a = "text.PreTrainedModel.resize_token_embeddings", take_resize(...)
+   local count, multiple = a.new_num_tokens, a.pad_to_multiple_of or 1
+   if multiple < 1 then
+      args.refuse(title, "pad_to_multiple_of", "an integer of at least 1", multiple)
+   end
+   return embeddings.resize(title, self, (count + multiple - 1) // multiple * multiple)
 end
 
 --- Generates tokens that continue `input_ids`; see text.generate.

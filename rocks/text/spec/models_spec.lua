@@ -247,6 +247,53 @@ describe("torch.text's models", function()
       end
    end)
 
+   it("resizes the embeddings of the tokens, the layer of the logits and its bias", function()
+      local ids = torch.tensor {{1, 5, 11}}
+      for _, config in ipairs {
+         {model_type = "gpt2", n_embd = 8, n_head = 2, n_layer = 1},
+         {model_type = "llama", hidden_size = 8, intermediate_size = 8, num_hidden_layers = 1, num_attention_heads = 2},
+         {model_type = "bert", hidden_size = 8, intermediate_size = 8, num_hidden_layers = 1, num_attention_heads = 2},
+         {model_type = "bart", d_model = 8, encoder_layers = 1, decoder_layers = 1, encoder_attention_heads = 2,
+            decoder_attention_heads = 2, encoder_ffn_dim = 8, decoder_ffn_dim = 8},
+      } do
+         config.vocab_size, config.pad_token_id = 11, 1
+         local model = text.from_config(config):eval()
+         local output = model:get_output_embeddings()
+         if output.bias then torch.no_grad(function() output.bias:normal_() end) end
+         local function logits()
+            return model(ids, {decoder_input_ids = config.model_type == "bart" and ids or nil}).logits
+         end
+         local before = logits()
+         local is_tied = output.weight == model:get_input_embeddings().weight
+
+         local input = model:resize_token_embeddings(13, {pad_to_multiple_of = 4})
+         assert.equal(model:get_input_embeddings(), input)
+         assert.same({16, 16}, {input.num_embeddings, model.config.vocab_size})
+         output = model:get_output_embeddings()
+         assert.equal(is_tied, output.weight == input.weight)
+         -- a logit is linear in the weights and the bias, so the logits of new tokens are the mean of the old ones
+         local after = logits()
+         assert.is_true(after:narrow(3, 1, 11):allclose(before, {atol = 1e-6}))
+         assert.is_true(after:narrow(3, 12, 5):allclose(before:mean(3, true):expand(1, 3, 5), {atol = 1e-6}))
+         after:sum():backward()
+         assert.same(input.weight.shape, input.weight.grad.shape)
+
+         model:resize_token_embeddings(11)
+         assert.is_true(logits():allclose(before, {atol = 1e-6}))
+         local title = "models_spec.lua:%d+: text.PreTrainedModel.resize_token_embeddings: "
+         assert.match(title .. "new_num_tokens: expected a count of at least 1, got 0",
+            message_of(function() model:resize_token_embeddings(0) end))
+         assert.match(title .. "pad_to_multiple_of", message_of(function()
+            model:resize_token_embeddings(5, {pad_to_multiple_of = 0})
+         end))
+      end
+      local vit = text.from_config {model_type = "vit", hidden_size = 8, intermediate_size = 8, num_hidden_layers = 1,
+         num_attention_heads = 2, image_size = 32}
+      assert.is_nil(vit:get_input_embeddings())
+      assert.match("has no embedding of config.vocab_size tokens",
+         message_of(function() vit:resize_token_embeddings(5) end))
+   end)
+
    it("raises errors for invalid inputs at the user's line", function()
       local model = text.from_config(small)
       assert.match("models_spec.lua:%d+: text.GPT2LMHeadModel: input_ids: expected token numbers",
