@@ -36,8 +36,8 @@ local function check_input(self, input)
    if input == nil then tlua.raise(classes.type(self) .. ": expected an input, got nil") end
 end
 
--- Computes the output and records the call. In evaluation mode, the call is recorded later, if
--- gradients are requested.
+-- Computes the output and records the call, so that gradients can be computed. In evaluation mode,
+-- the call is recorded later, when a program asks for gradients.
 function Module:updateOutput(input)
    if not self.compute then return self.output end
    check_input(self, input)
@@ -92,7 +92,8 @@ function Module:defaultAccUpdateGradParameters(input, gradOutput, rate)
    if not good then error(problem, 0) end
 end
 
---- Does the same as accUpdateGradParameters, and also leaves the gradients in gradWeight and
+--- Subtracts the gradients of the parameters, times `rate`, from the parameters, like
+--- accUpdateGradParameters. In addition, it leaves the gradients in the fields gradWeight and
 --- gradBias.
 function Module:sharedAccUpdateGradParameters(input, gradOutput, rate)
    if not self:parameters() then return end
@@ -158,8 +159,8 @@ function Module:updateParameters(rate)
    for i, w in ipairs(weights or {}) do tlua.add_(w, grads[i], {alpha = -rate}) end
 end
 
--- Returns the intervals of memory that tensors occupy in each storage. Overlapping intervals are
--- merged.
+-- Returns, for each storage, the intervals of positions that tensors occupy in it. Overlapping
+-- intervals are merged.
 local function intervals_of(tensors)
    local order, by_key, seen = {}, {}, {}
    for _, x in ipairs(tensors) do
@@ -196,7 +197,7 @@ local function intervals_of(tensors)
    return merged
 end
 
--- Moves tensors into one vector; afterwards the tensors are views of the vector.
+-- Moves tensors into one vector, and returns the vector. Afterwards the tensors are views of it.
 local function flatten_tensors(tensors)
    if #tensors == 0 then return torch.Tensor() end
    local kind = types.kind_of(tensors[1])
@@ -236,7 +237,7 @@ function Module:share(other, ...)
    return self
 end
 
---- Returns a copy of the module; the named fields share memory with the original.
+--- Returns a copy of the module. The fields whose names are given share memory with the original.
 function Module:clone(...)
    local made = copying.copy(self)
    if select("#", ...) > 0 then made:share(self, ...) end
@@ -253,8 +254,9 @@ local function check_file(self, method, file)
    end
 end
 
---- Writes the fields, for classes whose own `write` calls this one. Torch7 needs the fields output
---- and gradInput, which the passes of graphs may have freed. So empty ones are written instead.
+--- Writes the fields to a file, for classes whose own `write` calls this method. Torch7 needs the
+--- fields output and gradInput when it reads the file. The fast passes of graphs may have freed
+--- both, so empty tensors are written in their place.
 function Module:write(file)
    check_file(self, "write", file)
    local fields, name = {}, classes.type(self)
@@ -405,7 +407,7 @@ local function init_of(name, parent, text)
    end
 end
 
---- Defines a layer.
+--- Defines a layer, a class whose name begins with "nn.".
 ---@param name string
 ---@param fields string|fun(self: table, ...)  the names of its arguments, or a constructor,
 --- which is called after Module's constructor
@@ -440,8 +442,9 @@ function M.parameters(self, weight, bias, fan)
    self:reset(nil, fan)
 end
 
---- Returns a method that draws parameters from a uniform distribution. The bounds are
---- +-1/sqrt(fan_of(self)). If `stdv` is given, the distribution has this standard deviation.
+--- Returns a method `reset` that draws parameters from a uniform distribution. By default its
+--- bounds are +-1/sqrt(fan_of(self)). If `stdv` is given, it is the standard deviation of the
+--- distribution.
 function M.reset(fan_of)
    return function(self, stdv)
       local bound = stdv and stdv * math.sqrt(3) or 1 / math.sqrt(fan_of(self))

@@ -5,8 +5,9 @@
 local tlua = require "tlua"
 local classes = require "tlua.torch7.classes"
 
---- The fields of this table may be replaced by a program. env.istype(value, name) returns whether a
---- value has the type that a rule names: a type of Lua, a class of Torch7 or a pattern for classes.
+--- A program may replace the fields of this table. env.istype(value, name) returns whether a value
+--- has the type that a rule names: a type of Lua, a class of Torch7 or a pattern for names of
+--- classes.
 local env = {}
 
 function env.istype(value, name)
@@ -15,7 +16,7 @@ function env.istype(value, name)
       or classes.metatype(value) ~= nil and classes.isTypeOf(value, name)
 end
 
--- Maps the functions that argcheck returns to their descriptions.
+-- Maps each function that argcheck has returned to the rules that it checks.
 local known = setmetatable({}, {__mode = "k"})
 
 local function is_optional(rule)
@@ -95,8 +96,9 @@ local function fits(rule, value)
    return env.istype(value, rule.type) and (not rule.check or rule.check(value) and true or false)
 end
 
--- Assigns arguments k to n to the rules from number i on. An argument that does not fit an optional
--- rule belongs to a later rule. Returns whether all arguments and all rules have been satisfied.
+-- Assigns the arguments from number k to n to the rules from number i on. If an argument does not
+-- fit an optional rule, the rule is skipped and the argument is tried with the next rule. Returns
+-- whether every argument has a rule and every required rule has an argument.
 local function match(rules, i, given, k, n, values)
    local rule = rules[i]
    if not rule then return k > n end
@@ -133,7 +135,8 @@ local function is_plain_table(value)
    return type(value) == "table" and getmetatable(value) == nil
 end
 
--- Returns the values of the arguments by name; nil if the arguments do not fit the rules.
+-- Returns a table that maps the names of arguments to their values. Returns nil if the arguments do
+-- not fit the rules.
 local function values_of(rules, n, given)
    local has_self = rules[1] and rules[1].name == "self"
    local at, values = has_self and 2 or 1, {}
@@ -170,7 +173,8 @@ local function fill_defaults(rules, values)
    end
 end
 
--- Returns the arguments in the order of the rules, or with `pack` as one table.
+-- Returns the arguments in the order of the rules, or, if the rules have `pack`, as one table of
+-- names and values.
 local function results(rules, values)
    if rules.pack then return values end
    local list = {}
@@ -178,7 +182,8 @@ local function results(rules, values)
    return table.unpack(list, 1, #rules)
 end
 
--- Returns the first of a function's descriptions that the arguments fit, and the values.
+-- Returns the first set of rules that the arguments fit, and the values of the arguments by name.
+-- An overloaded function has several sets of rules.
 local function find(rules, n, given)
    local at = rules
    while at do
@@ -198,10 +203,11 @@ local function refuse(rules, n, ...)
       types_of(n, ...))
 end
 
---- Returns a function that checks its arguments. If the rules have the field `call`, or if `call`
---- is given, the function calls it with the arguments and returns its results; otherwise it returns
---- the arguments. Other fields of the rules: `quiet`, `pack`, `noordered`, `nonamed`, `overload`, a
---- function of argcheck whose rules are tried afterwards, and `help` or `doc`.
+--- Returns a function that checks its arguments. If `call` is given, or if the rules have the field
+--- `call`, the new function calls it with the arguments and returns its results. Otherwise the new
+--- function returns the arguments. Rules may have further fields: `quiet`, `pack`, `noordered`,
+--- `nonamed`, `help` or `doc`, and `overload`. `overload` is another function that argcheck has
+--- returned; if arguments do not fit the new rules, the rules of `overload` are tried.
 ---@param rules table
 ---@param call? function
 ---@return function

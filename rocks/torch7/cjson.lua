@@ -6,11 +6,12 @@ local json = require "tlua.utils.json"
 
 local M = {_NAME = "cjson", _VERSION = "2.1.0", null = json.null}
 
--- The greatest index of an array with gaps, whose missing elements are written as null, if more
--- than half of the elements are missing.
+-- An array up to this index may have any number of gaps, which are written as null. In longer
+-- arrays at least half of the elements must exist.
 local most_sparse <const> = 10
 
--- Returns the greatest key of a table whose keys are positive integers; nil for other tables.
+-- Returns the greatest key of a table whose keys are all positive integers. Returns nil for other
+-- tables and for an empty table.
 local function length_of(value)
    local most, count = 0, 0
    for key in pairs(value) do
@@ -33,7 +34,8 @@ local function key_of(key)
    return ("%.14g"):format(key)
 end
 
--- Returns a copy of a value as tlua's writer takes it.
+-- Converts a value to the form that tlua's JSON writer expects. For example, nil becomes json.null
+-- and a float with an integral value becomes an integer.
 local function to_json(value, seen)
    if value == nil then return json.null end
    if math.type(value) == "float" then return math.tointeger(value) or value end
@@ -51,7 +53,8 @@ local function to_json(value, seen)
    return made
 end
 
--- Removes the metatables of arrays from a value that tlua's reader has made.
+-- Removes the metatables with which tlua's JSON reader marks arrays from a value and everything in
+-- it.
 local function from_json(value)
    if type(value) ~= "table" or value == json.null then return value end
    for _, element in next, value do from_json(element) end
@@ -64,7 +67,8 @@ end
 ---@return string
 function M.encode(value) return json.encode(to_json(value, {})) end
 
---- Returns the value of a JSON text; null is cjson.null. Raises an error if the text is not JSON.
+--- Parses a JSON text and returns its value. null becomes cjson.null. Raises an error if the text
+--- is not JSON.
 ---@param text string
 ---@return any
 function M.decode(text)

@@ -17,7 +17,7 @@ function M.new(name, parentname)
    return class
 end
 
---- Returns a new object of a class, whose `__init` is not called; nil if there is no such class.
+--- Returns a new object of a class without calling `__init`. Returns nil if there is no such class.
 ---@param name string
 ---@return table?
 function M.factory(name)
@@ -35,8 +35,8 @@ function M.metatable(name) return classes.getmetatable(name) end
 ---@return string
 function M.type(object) return classes.type(object) end
 
---- Returns whether an object's class is the one with this name, or derives from it. Other values
---- have the names of their Lua types.
+--- Returns whether an object's class has this name or derives from the class with this name. For a
+--- value without a class, `name` is compared with the name of its Lua type.
 ---@param object any
 ---@param name string
 ---@return boolean

@@ -7,7 +7,7 @@ local torch = require "tlua"
 
 local M = {}
 
---- If a class's __init returns this value, its constructor returns nil instead of an object.
+--- A constructor returns nil instead of an object if the __init of the class returns this value.
 M.none = {}
 
 local metatables = {}   -- maps names of classes to their metatables
@@ -29,8 +29,9 @@ local function pass_on(meta, name, value)
    end
 end
 
--- Returns an __index for a class with the method __index__. This method returns a value and true,
--- or only false if the class must look up the key.
+-- Returns a function for the metamethod __index of a class. It first calls `method`, the class's
+-- own method __index__, which returns the value of a key and true. If the method returns nothing or
+-- false, the key is looked up in the class.
 local function index_by(method, meta)
    return function(object, key)
       local value, handled = method(object, key)
@@ -39,8 +40,8 @@ local function index_by(method, meta)
    end
 end
 
--- Gives a class, and its subclasses that do not define the method __index__ themselves, an __index
--- that calls the method.
+-- Gives a class an __index that calls `method`. Subclasses get one too, unless they define the
+-- method __index__ themselves.
 local function pass_index_on(meta, method)
    rawset(meta, "__index", index_by(method, meta))
    for _, child in ipairs(children[meta] or {}) do
@@ -54,7 +55,8 @@ local function newindex_by(method)
    end
 end
 
--- Sets a field of a class. A name of a metamethod may also end with two underscores, as in Torch7.
+-- Sets a field of a class. The name of a metamethod may be written in Torch7's manner, with two
+-- underscores at its end as well: "__add__" for "__add".
 local function define(meta, key, value)
    rawset(meta, key, value)
    if metamethods[key] then
@@ -223,8 +225,8 @@ function M.metatype(object)
    return metatables[meta.__typename] == meta and meta or nil
 end
 
---- Lets objects of this object's class compute fields that neither they nor the class have. Classes
---- with the method __index__ stay as they are.
+--- Lets the objects of an object's class compute fields that neither the object nor the class has.
+--- If the class defines the method __index__, nothing changes.
 ---@param object table
 ---@param missing table<string, fun(object: table): any>  maps fields to functions
 function M.supply(object, missing)

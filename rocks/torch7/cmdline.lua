@@ -7,8 +7,8 @@ local classes = require "tlua.torch7.classes"
 classes.newmetatable "torch.CmdLine"
 local CmdLine = classes.getconstructortable "torch.CmdLine"
 
---- Creates a command line. The arguments are separators for `string`: the first one separates
---- options, the second one separates an option from its value.
+--- Creates a parser for a command line. The method `string` uses the two arguments: the first
+--- separates options, and the second separates an option from its value.
 function CmdLine:__init(argument_separator, key_separator)
    self.argseparator, self.keyseparator = argument_separator or ",", key_separator or "="
    self.entries, self.options, self.arguments = {}, {}, {}
@@ -116,8 +116,9 @@ local function shown(value)
    return tostring(value)
 end
 
---- Returns a name for an experiment: the prefix, followed by the arguments, and by the options
---- whose values differ from the defaults. An option with `ignore[name] == false` always follows.
+--- Returns a name for an experiment: the prefix, the arguments, and the options whose values differ
+--- from their defaults. If ignore[name] is false, the option of this name is always included; if it
+--- is true, the option is left out.
 ---@param prefix string
 ---@param params table
 ---@param ignore? table<string, boolean>

@@ -1,4 +1,5 @@
--- containers.lua - Torch7's containers whose inputs or outputs are tables (all except Sequential).
+-- containers.lua - Torch7's containers whose inputs or outputs are tables, such as ConcatTable, and
+-- their base class Container.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -7,7 +8,8 @@ local Module = require "tlua.nn.modules.Module"
 
 local M = {}
 
--- The base class of all containers. `container[i]` is the i-th module, and `#container` the count.
+-- The base class of all containers. `container[i]` is the i-th module, and `#container` is the
+-- number of modules.
 --@class nn.Container: nn.Module
 --
 --    local module = torch.nn.ConcatTable():add(torch.nn.ReLU())

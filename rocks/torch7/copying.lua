@@ -8,8 +8,8 @@ local field, methods = types.field, types.methods
 
 local M = {}
 
--- Returns new memory with the elements of a tensor or storage. Tensors that share memory get the
--- same new memory.
+-- Returns a copy of the whole memory that a tensor or storage views, as elements of `kind`. `memo`
+-- maps each memory to its copy, so that tensors which shared memory share the copy.
 local function moved(elements, kind, memo)
    local key = torch._storage_key(elements)
    local known = memo[key]
@@ -61,7 +61,7 @@ local function convert(value, kind, memo)
    if memo[value] then return memo[value] end
    if types.is_tensor(value) then
       local old = types.kind_of(value)
-      -- integer tensors, such as labels, keep their dtype and only change their device
+      -- Integer tensors, such as labels, stay unchanged.
       local target = kind
       if not floats[old.dtype] then return value end
       memo[value] = old == target and value or move_tensor(value, target, memo)

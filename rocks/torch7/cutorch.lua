@@ -45,7 +45,7 @@ end
 -- The user streams of each device, numbered from 1. Stream 0 is the default stream.
 local streams, current = {}, 0
 
---- Creates n user streams.
+--- Creates user streams until there are n on the current device.
 function M.reserveStreams(n)
    for i = #streams + 1, n do streams[i] = module().Stream() end
 end
@@ -63,8 +63,8 @@ function M.getStream() return current end
 function M.setDefaultStream() M.setStream(0) end
 function M.streamSynchronize(i) stream(i or 0):synchronize() end
 
--- Waits for the whole device. Programs ask only for waits between streams, for which this is
--- enough.
+-- Waits until the whole device is idle. Programs call the functions below to make one stream wait
+-- for another; a wait for all streams serves the same purpose.
 local function wait() module().synchronize() end
 for name in ([[streamWaitFor streamWaitForMultiDevice streamBarrier streamBarrierMultiDevice]])
    :gmatch "%S+" do

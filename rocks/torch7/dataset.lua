@@ -53,7 +53,7 @@ local function of_csv(path)
          meta, tostring(folder))
    end
    for i, line in ipairs(lines_of(path)) do
-      if i > 1 then -- the first line contains the names of the columns
+      if i > 1 then -- The first line contains the names of the columns, so it is skipped.
          local fields = {}
          for text in (line .. ","):gmatch "([^,]*)," do fields[#fields + 1] = text end
          local name = table.remove(fields, 1)
@@ -98,7 +98,8 @@ local function index_of(source)
    return index_of(torch.load(source))
 end
 
--- Keeps only the part of an index that the options select, and numbers the labels in sorted order.
+-- Keeps only the part `options.partition` of the records of an index, out of `options.partitions`
+-- equal parts. Numbers the labels in sorted order.
 local function finish(index, options)
    local part, parts, n = options.partition or 1, options.partitions or 1, #index.records
    check(math.tointeger(parts) and math.tointeger(part) and part >= 1 and part <= parts,
@@ -129,8 +130,9 @@ local function permuted(n)
    return n > 0 and torch.randperm(n):totable() or {}
 end
 
--- Returns a function that returns one position after another. After the last it returns nil once,
--- and then begins again.
+-- Returns a function that returns the positions 1 to n, one at each call. order(n), if given,
+-- returns the list of positions to use instead. After the last position the function returns nil
+-- once, and then begins again. The second result is a function that begins again at once.
 local function in_order(n, order)
    local at, list = 0, nil
    return function()
@@ -157,7 +159,8 @@ local function check_label(index, label)
    check(label == nil or index.of_label[label], "there is no label %s", tostring(label))
 end
 
--- Draws a record with the given label. If no label is given, draws the label first.
+-- Returns a sampler that draws a record with the label that is passed. If no label is passed, it
+-- draws a label first.
 samplers["label-uniform"] = function(index)
    return function(label)
       check_label(index, label)
@@ -165,8 +168,8 @@ samplers["label-uniform"] = function(index)
       return list[torch.random(1, #list)]
    end
 end
--- Returns the records with the given label in random order. If no label is given, the labels take
--- turns.
+-- Returns a sampler that returns the records with the label that is passed, in random order. If no
+-- label is passed, the labels take turns.
 samplers["label-permutation"] = function(index)
    local left, turn = {}, 0
    return function(label)
@@ -212,7 +215,8 @@ end
 
 -- Batches -----------------------------------------------------------------------------------------
 
--- Fetches the records at the given positions. Returns nil if the first record cannot be fetched.
+-- Fetches one record from each index, at the given positions. Returns nil if the first record
+-- cannot be fetched.
 local function fetch(indexes, gets, positions)
    local results = {n = #indexes}
    for k, index in ipairs(indexes) do
@@ -239,7 +243,8 @@ local function sampled_batcher(indexes, options)
    end
    local first = indexes[1]
 
-   -- Puts one record into a batch. Returns whether that was possible.
+   -- Puts the record at `positions` into position `at` of a batch. Returns false if the record
+   -- cannot be fetched or the option `processor` refuses it.
    local function put(batch, at, positions)
       local results = fetch(indexes, gets, positions)
       if not results then return false end
@@ -293,9 +298,10 @@ local function is_list(source)
       and source.x == nil
 end
 
---- Makes a dataset of an index, or of a list of indexes. Its function sampledBatcher(options)
---- returns getBatch, a function that returns the number of batches, and reset. A batch has the
---- fields input, target (numbers of labels), item, label and batchSize.
+--- Makes a dataset from an index or a list of indexes. The dataset's function
+--- sampledBatcher(options) returns three functions: getBatch, a function that returns the number of
+--- batches, and reset. A batch has the fields input, target (the numbers of the labels), item,
+--- label and batchSize.
 ---@param source any
 ---@param options? {partition: integer?, partitions: integer?}
 ---@return table dataset

@@ -101,7 +101,9 @@ local function tag_all(first, ...)
    return first, tag_all(...)
 end
 
--- Gives the results Torch7's types, and returns them. `meta` is the metatable of the first input.
+-- Converts the results of an operator to Torch7's types, and returns them. `meta` is the metatable
+-- of the first input, whose type the first result gets if the operator works in place. `first` is
+-- the first result.
 local function tagged(op, meta, first, ...)
    if not is_tensor(first) then return first, ... end
    local dtype = op.dtype_of[meta]
@@ -167,8 +169,8 @@ local function run(op, form, first, ...)
    return tagged(op, is_tensor(first) and get_metatable(first), call(form.fn, first, ...))
 end
 
--- Finds the form that fits the arguments. The form is cached under a number computed from the codes
--- of the arguments' types.
+-- Returns a function that finds the form which fits the types of the arguments. Each form is cached
+-- under a number that is computed from codes for these types.
 local function finder(op, where)
    local known = {}
    return function(a, ...)

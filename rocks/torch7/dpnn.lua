@@ -8,7 +8,7 @@ local types = require "tlua.torch7.types"
 local classes = require "tlua.torch7.classes"
 local base = require "tlua.torch7.Module"
 local nn = require "tlua.torch7.nn"
-require "tlua.torch7.rnn_sequences" -- defines nn.AbstractSequencer
+require "tlua.torch7.rnn_sequences" -- This call defines nn.AbstractSequencer.
 
 local T, F = tlua, tlua.nn.functional
 local field, methods, is_tensor = types.field, types.methods, types.is_tensor
@@ -37,8 +37,9 @@ function Module:momentumGradParameters()
    return self.momGradParams
 end
 
---- Replaces the gradients by their running average: average = factor * average + (1 - damping) *
---- gradient. With `nesterov`, adds factor * average to the gradients instead.
+--- Updates a running average of each gradient, average = factor * average + (1 - damping) *
+--- gradient, and replaces the gradient by it. With `nesterov`, factor * average is added to the
+--- gradient instead.
 function Module:updateGradParameters(factor, damping, nesterov)
    damping = damping or factor
    local _, grads = self:parameters()
@@ -50,8 +51,8 @@ function Module:updateGradParameters(factor, damping, nesterov)
    end
 end
 
---- Adds factor * parameter to the gradients of parameters with at least `least` dimensions (2 by
---- default).
+--- Adds factor * parameter to the gradient of each parameter that has at least `least` dimensions
+--- (2 by default), so that biases do not decay.
 function Module:weightDecay(factor, least)
    local weights, grads = self:parameters()
    for i, w in ipairs(weights or {}) do
@@ -79,8 +80,8 @@ function Module:gradParamClip(most, is_local)
    return norm
 end
 
---- Scales weight matrices so that no row (output) has a norm above `most_out` and no column (input)
---- a norm above `most_in`.
+--- Scales weight matrices so that no row, which belongs to one output, has a norm above `most_out`,
+--- and no column, which belongs to one input, has a norm above `most_in`.
 function Module:maxParamNorm(most_out, most_in)
    local weights = self:parameters()
    for _, w in ipairs(weights or {}) do
@@ -101,7 +102,8 @@ layer("ReverseTable", "", function(_, x)
    return made
 end)
 
--- Adds the first element of the input to each tensor in its second element, a table.
+-- CAddTensorTable: the input is {tensor, table of tensors}. Adds the tensor to each tensor in the
+-- table.
 layer("CAddTensorTable", "", function(_, x)
    local made = {}
    for i, value in ipairs(x[2]) do made[i] = T.add(x[1], value) end
@@ -157,8 +159,9 @@ local function part_around(image, size, x, y)
    return T.narrow(T.narrow(padded, 2, first(sizes[2], x), size), 3, first(sizes[3], y), size)
 end
 
--- SpatialGlimpse: maps {images, locations} to patches of `depth` sizes around the locations, which
--- are scaled down to the first size. A location is (x, y) from -1 to 1, where x counts rows.
+-- SpatialGlimpse: the input is {images, locations}. Cuts `depth` square patches of growing size
+-- around each location, and scales them all down to the size of the smallest patch. A location is
+-- (x, y) from -1 to 1, where x counts rows.
 layer("SpatialGlimpse", "size depth=3 scale=2", function(self, x)
    local images, places = x[1], methods.tolist(T.detach(x[2]))
    local single = #shape(images) == 3
@@ -182,8 +185,8 @@ layer("SpatialGlimpse", "size depth=3 scale=2", function(self, x)
    return single and list[1] or T.stack(list, 1)
 end)
 
--- Inception: has three kinds of columns: a 1 x 1 convolution and a larger one; pooling and a 1 x 1
--- convolution; and a single 1 x 1 convolution. Their outputs are concatenated by channels.
+-- Inception: concatenates the channels of three kinds of columns: a 1 x 1 convolution followed by a
+-- larger convolution, pooling followed by a 1 x 1 convolution, and a single 1 x 1 convolution.
 local Inception = layer("Inception", nil, nil, "nn.Decorator")
 function Inception:__init(c)
    check(type(c) == "table" and c.inputSize and c.outputSize and c.reduceSize,
@@ -409,7 +412,9 @@ end
 function Reward:type(name, memo)
    if name == nil then return self._type end
    local module = self.module
-   self.module = nil -- the caller decides about the type of the module, so it stays unchanged
+   -- The program chooses the type of this module itself, so a conversion of the criterion leaves
+   -- the module unchanged.
+   self.module = nil
    Criterion.type(self, name, memo)
    self.module = module
    return self
@@ -436,8 +441,8 @@ logistic("SpatialBinaryLogisticRegression", function(x) return 2 * methods.numel
 
 -- Recurrent attention -----------------------------------------------------------------------------
 
--- RecurrentAttention: at each of nStep steps, `action` draws z from the recurrent module's last
--- output (zeros at first), and the recurrent module takes {input, z}.
+-- RecurrentAttention: at each of nStep steps, the module `action` draws z from the last output of
+-- the recurrent module (zeros at the first step). The recurrent module then takes {input, z}.
 local Attention = classes.class("nn.RecurrentAttention", "nn.AbstractSequencer")
 function Attention:__init(rnn, action, nStep, hiddenSize)
    Container.__init(self)

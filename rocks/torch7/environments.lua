@@ -7,7 +7,8 @@ local torch = require "tlua.torch7.torch"
 
 local M = {}
 
--- Returns the index of a function's upvalue _ENV; nil for a function that uses no globals.
+-- Returns the index of the upvalue _ENV of a function. Returns nil if the function uses no globals
+-- and therefore has no such upvalue.
 local function place_of(fn)
    for i = 1, math.huge do
       local name = debug.getupvalue(fn, i)
@@ -16,8 +17,8 @@ local function place_of(fn)
    end
 end
 
--- Returns the function `where`, or the function at the level `where` of the stack, counted from the
--- caller's caller.
+-- Returns `where` if it is a function. Otherwise `where` is a level of the stack, and the function
+-- at this level is returned. Level 1 is the function that called setfenv or getfenv.
 local function function_at(name, where)
    if type(where) == "function" then return where end
    local level = math.tointeger(where)
@@ -36,7 +37,8 @@ local function set(fn, env)
    return fn
 end
 
---- Sets the environment of a function, or of the function at a level of the stack.
+--- Sets the environment of a function, which may also be given by its level on the stack. Returns
+--- the function.
 ---@param where function|integer
 ---@param env table
 ---@return function?
@@ -48,7 +50,7 @@ function M.setfenv(where, env)
    return set(function_at("setfenv", where), env)
 end
 
---- Returns the environment of a function, or of the function at a level of the stack.
+--- Returns the environment of a function, which may also be given by its level on the stack.
 ---@param where? function|integer
 ---@return table
 function M.getfenv(where)
@@ -61,7 +63,7 @@ end
 --- Lets a module read the globals.
 function M.seeall(library) setmetatable(library, {__index = _G}) end
 
--- Returns the global table with a name such as "a.b". Creates it if it does not exist.
+-- Returns the table that a name such as "a.b" has among the globals. Creates missing tables.
 local function global_table(name)
    local at = _G
    for part in name:gmatch "[^.]+" do

@@ -112,7 +112,7 @@ local function read_words(self, n)
    return list
 end
 
--- Converts elements between the byte order of the file and the order `order`.
+-- Swaps the bytes of each element if the file's byte order is not `order`.
 local function swap(self, text, size, order)
    if self.order == order or size == 1 then return text end
    return (text:gsub(("."):rep(size), string.reverse))
@@ -382,8 +382,8 @@ for _, name in ipairs {"close", "synchronize"} do
    end
 end
 
---- Returns all data, followed by a zero, as a CharStorage: in the storage that was opened, if there
---- is one.
+--- Returns all data, followed by a zero byte, as a CharStorage. If the file was opened on a
+--- storage, the data is in this storage; otherwise the storage is new.
 function MemoryFile:storage()
    write_back(self)
    return self.given or types.new(types.kinds.Char):storage():string(self.stream:all() .. "\0")

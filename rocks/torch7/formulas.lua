@@ -64,8 +64,8 @@ end
 
 local minus <const> = {value = -1}
 
--- The formulas free their intermediate results at once, so that the next results get the same
--- memory.
+-- The formulas below free their intermediate results at once. The next results then get the same
+-- memory, which is still in the processor's cache.
 
 local function tanh(_, _, y, g)
    local part = T.mul(g, y)
@@ -114,7 +114,8 @@ end
 for _, name in ipairs {"Linear", "Sigmoid", "Tanh", "LogSoftMax", "Reshape", "View"} do
    from[name] = by_compute[nn[name].compute].gradient
 end
--- `false` stands for an input that has been freed, which had the size of the sum.
+-- If an input was freed to save memory, the argument `a` or `b` is false. Only inputs that have the
+-- size of the sum are freed, so they need no check.
 function from.CAddTable(a, b, g)
    if (not a or T.is_same_size(a, g)) and (not b or T.is_same_size(b, g)) then
       return T.detach(g), g
@@ -127,8 +128,8 @@ function from.Identity(g) return g end
 
 -- Gates: products of a Sigmoid's output and another factor, which may be a Tanh's output ----------
 
---- Returns a gate's product and its two factors. `a` is the input of the Sigmoid, and `b` is the
---- other factor, or with `squash` the input of the Tanh.
+--- Computes a gate, sigmoid(a) * b, or with `squash` sigmoid(a) * tanh(b). Returns the product and
+--- its two factors.
 function to.gate(a, b, squash)
    local open, value = T.sigmoid(a), squash and tag(T.tanh(b)) or b
    return tag(T.mul(open, value)), tag(open), value
@@ -141,8 +142,9 @@ local function fit(a, b)
    return floating[dtype] and dtype == field(b, "dtype") and T.is_same_size(a, b)
 end
 
---- Returns the gradients of a gate's two arguments from the gradient of the product and from both
---- factors; nil if the factors differ in size or dtype.
+--- Returns the gradients of sigmoid(a) * b with respect to a and b. With `squash`, b is the input
+--- of tanh. `open` and `value` are the two factors, and g is the gradient of the product. Returns
+--- nil if the factors differ in size or dtype.
 function from.gate_back(g, open, value, squash)
    if fit(open, value) and fit(open, g) then return T._gate_backward(g, open, value, squash) end
 end

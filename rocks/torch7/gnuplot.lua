@@ -1,5 +1,5 @@
 -- gnuplot.lua - Torch7's package gnuplot on top of tlua's plots. Figures are printed in the
--- terminal, or written to the file that pngfigure or svgfigure has named.
+-- terminal, or written to the file that was named by a call of pngfigure or svgfigure.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
@@ -15,7 +15,7 @@ local function show(figure)
    return figure
 end
 
--- Reads a curve: {[name,] [x,] y [, style]}. A matrix with two columns contains x and y.
+-- Parses a curve {[name,] [x,] y [, style]}. A matrix with two columns contains x and y.
 local function curve_of(entry, i)
    local name, tensors = tostring(i), {}
    for k, value in ipairs(entry) do

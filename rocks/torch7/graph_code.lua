@@ -7,9 +7,10 @@ local tlua = require "tlua"
 
 local M = {}
 
--- The names of these variables are those in graph_passes.lua. `v` has the outputs of the steps, `G`
--- the gradients of the outputs, `m` the modules, and false stands for a missing gradient. `close`
--- frees the gradient of a step's output and sets the module's gradInput.
+-- The generated functions use these variables, which have the same names in graph_passes.lua: `v`
+-- holds the outputs of the steps, `G` the gradients of the outputs, and `m` the modules. In G,
+-- false stands for a missing gradient. The function `close` frees the gradient of a step's output
+-- and sets the module's gradInput.
 
 local one_tensor <const> = {Linear = true, Sigmoid = true, Tanh = true, LogSoftMax = true,
    Reshape = true, View = true}
@@ -24,7 +25,8 @@ local function input_of(plan, step)
    return "{" .. table.concat(list, ", ") .. "}"
 end
 
--- Returns the manner in which a step is computed.
+-- Returns the name of the template by which a step is computed: a key of the tables `forward` and
+-- `backward` below.
 local function manner(step, name)
    if not step.module then return step.select and "select" or "same" end
    if not name or step.input and #step.sources > 0 then return "other" end
@@ -58,14 +60,14 @@ end
 ]],
 }
 
--- The line of a CAddTable if nothing else uses its first input, the output of step A. The sum may
--- take the memory of this input.
+-- The template for a CAddTable whose first input is the output of step A and is used by nothing
+-- else. The sum may then be written into the memory of this input.
 local sum_into <const> = "y, v[A] = sum_into(m[A], v[A], v[B]) v[I], m[I].output = y, y"
 -- This line follows a sum. It frees the output of step A, which only this sum uses.
 local shed <const> = "\nv[A] = shed(m[A], v[A], y)"
 
--- The lines of a gate: a product of the output of a Sigmoid, step A, and another output, step B.
--- They also compute the Sigmoid and, if step B is a Tanh, the Tanh.
+-- The templates for a gate: the product of the output of a Sigmoid (step A) and another output
+-- (step B). The lines also compute the Sigmoid, and the Tanh if step B is a Tanh.
 local gate_forward <const> = [[
 y, p, q = gate(XA, XB, SQUASH)
 v[I], v[A], m[I].output, m[A].output = y, p, y, p]]
@@ -82,7 +84,7 @@ PLAIN end
 end
 ]]
 
--- Replaces the words of a template by their values.
+-- Replaces the placeholders of a template, which are words in capital letters, by their values.
 local function filled(template, values)
    return (template:gsub("%f[%w]%u[%u%d]*%f[%W]", values))
 end
@@ -103,9 +105,10 @@ local function uses_of(plan)
    return uses
 end
 
--- Returns the gates of a graph: maps the step of each product to the step of the Sigmoid, `a`, and
--- the step of the other factor, `b`. If step b is a Tanh that nothing else uses, `squash` is true.
--- Also returns the set of the steps that the gates compute.
+-- Finds the gates of a graph, products of a Sigmoid's output and another output. Returns a table
+-- that maps the step of each product to {a, b, squash}: `a` is the step of the Sigmoid, `b` the
+-- step of the other factor, and `squash` is true if step b is a Tanh that nothing else uses. Also
+-- returns the set of the steps that the gates compute themselves.
 local function gates_of(plan, names)
    local gates, within, uses = {}, {}, uses_of(plan)
    local function is_inner(i, name) return names[i] == name and uses[i] == 1 and not within[i] end
@@ -126,8 +129,8 @@ end
 -- Steps whose output the backward pass does not need.
 local sheds <const> = {Linear = true, CMulTable = true, CAddTable = true}
 
---- Returns the steps whose output only a CAddTable uses, and by which the backward pass gets no
---- gradient. The forward pass frees these outputs.
+--- Returns the steps whose outputs the forward pass can free. Only a CAddTable uses such an output,
+--- and the backward pass does not need it.
 ---@param plan table
 ---@param names table<integer, string>
 ---@return table<integer, boolean>
@@ -157,7 +160,8 @@ local function lines_of_gate(plan, i, gate, plain)
       filled(gate_backward, values)
 end
 
--- Returns the lines of a step in the forward pass and in the backward pass.
+-- Returns the lines of code of a step, as one text for the forward pass and one for the backward
+-- pass.
 local function lines_of(plan, i, name)
    local step = plan[i]
    local how, x = manner(step, name), input_of(plan, step)
@@ -168,7 +172,7 @@ local function lines_of(plan, i, name)
    return filled(forward[how], values), filled(backward[how], values)
 end
 
--- Maps texts to functions.
+-- Maps the text of a generated function to the function.
 local known = setmetatable({}, {__mode = "v"})
 
 local function function_of(text, functions)
@@ -182,7 +186,7 @@ local function function_of(text, functions)
    return made
 end
 
--- Returns the text that makes functions local variables.
+-- Returns Lua code that makes local variables from a table of functions.
 local function locals(functions)
    local names = {}
    for name in pairs(functions) do names[#names + 1] = name end
@@ -191,7 +195,8 @@ local function locals(functions)
    return ("local %s = %s\n"):format(list, list)
 end
 
---- Returns whether a step with a formula becomes lines of its own.
+--- Returns whether generated lines of code compute a step. If not, a general function in
+--- graph_passes.lua computes the step.
 ---@param step table
 ---@param name string?  the layer's name in formulas.lua
 ---@return boolean

@@ -46,8 +46,8 @@ end
 local names_of_plain <const> = {"compute", "train", "modules", "updateOutput", "updateGradInput",
    "accGradParameters", "backward"}
 
--- Appends to a list of fields all fields that decide whether a module is plain: its own, and those
--- of its classes.
+-- Appends to the list `fields` all fields that decide whether a module is plain: the module's own
+-- fields and the fields of its classes.
 local function note_fields(fields, seen, module)
    local at = module
    while type(at) == "table" and not seen[at] do
@@ -62,8 +62,9 @@ local function note_fields(fields, seen, module)
    end
 end
 
--- Layers whose gradients are computed from their inputs, and layers whose gradients are computed
--- from their outputs. `false` stands for layers without a formula, which autograd differentiates.
+-- The first set has layers whose gradients are computed from their inputs, the second set has
+-- layers whose gradients are computed from their outputs. `false` stands for a layer without a
+-- formula, which autograd differentiates.
 local needs_input <const> = {Linear = true, CMulTable = true, [false] = true}
 local needs_output <const> = {Sigmoid = true, Tanh = true, LogSoftMax = true}
 
@@ -83,8 +84,8 @@ local function kept_steps(plan, sorted)
    return kept
 end
 
--- Sorts the steps of a plan: finds the plain layers, their functions and their formulas, and writes
--- the functions that compute the graph.
+-- Prepares a plan: finds the plain layers, their functions and their formulas, and generates the
+-- functions that compute the graph.
 local function sort_steps(plan)
    local sorted = {plain = {}, formulas = {}, names = {}, modules = {}, linear = {}, judged = {}}
    local fields, seen = {n = 0}, {}
@@ -139,10 +140,11 @@ end
 
 -- Passes ------------------------------------------------------------------------------------------
 
--- The sorted steps of each plan, and the last pass of each graph, whose tables are reused.
+-- `sorted_of` maps each plan to the result of sort_steps. `passes` maps each graph to its last
+-- pass, whose tables the next pass reuses.
 local sorted_of, passes = setmetatable({}, {__mode = "k"}), setmetatable({}, {__mode = "k"})
 
---- Forgets the last pass of a graph.
+--- Drops the record of a graph's last pass.
 function M.forget(self)
    if passes[self] then passes[self].outputs = nil end
    passes[self] = nil
@@ -175,8 +177,8 @@ local function result(value)
    return tag(value)
 end
 
--- Returns a layer's output as `result` does, also if the output has no dimensions, and records its
--- version.
+-- Does the same as `result`, gives a tensor without dimensions one dimension, and records the
+-- version of the output.
 local function noted_result(pass, value)
    local made = result(methods.dim(value) == 0 and tlua.unsqueeze(value, 1) or value)
    note(pass, made)
@@ -238,9 +240,9 @@ local function gather(sources, values)
    return list
 end
 
--- Returns the sum of the output `a` of a layer, which only this sum uses, and another output. If
--- their sizes are the same, the sum takes the memory of `a`, and the second result is false.
--- Otherwise it is `a`.
+-- Returns a + b, where `a` is the output of a layer that only this sum uses. If both have the same
+-- size, the sum is written into the memory of `a`, and the second result is false. Otherwise the
+-- second result is `a`.
 local function sum_into(module, a, b)
    if M.keeps or not tlua.is_same_size(a, b) or field(a, "dtype") ~= field(b, "dtype") then
       return result(tlua.add(a, b)), a
@@ -270,7 +272,7 @@ local function last_step(plan, module)
    end
 end
 
--- Returns the output of a step. Computes it again if it has been freed.
+-- Returns the output of a step. If the output has been freed, computes it again.
 local function output_of(pass, plan, i)
    local outputs, step = pass.outputs, plan[i]
    if outputs[i] == false then
@@ -280,13 +282,14 @@ local function output_of(pass, plan, i)
       local name = pass.sorted.names[i]
       local fn = formulas.to[name]
       outputs[i] = result(name == "Linear" and fn(module, list[1]) or fn(list[1], list[2]))
-      -- a layer that the graph calls several times has the output of its last call
+      -- If the graph calls a layer several times, the field `output` has the result of the last
+      -- call.
       if last_step(plan, module) == i then module.output = outputs[i] end
    end
    return outputs[i]
 end
 
--- Computes the freed outputs among the inputs of a step again.
+-- Computes again those inputs of a step that have been freed.
 local function restore(pass, plan, step)
    for _, source in ipairs(step.sources) do output_of(pass, plan, source) end
 end
@@ -306,8 +309,8 @@ local function freed_output(pass, module)
    return i and output_of(pass, pass.plan, i)
 end
 
--- Returns the gradInput of a layer that the last backward pass has freed. Computes the gradients of
--- all layers of the graph again.
+-- Returns the gradInput of a layer, which the last backward pass has freed, by computing the
+-- gradients of all layers of the graph again.
 local function freed_gradient(pass, module)
    local last = pass.last
    if not last then return nil end
@@ -319,8 +322,9 @@ local function freed_gradient(pass, module)
    return rawget(module, "gradInput")
 end
 
--- Returns a function that computes a field of a layer, which a pass of its graph has freed, by
--- fn(pass, layer). The field stays nil if inputs, parameters or gradients have changed meanwhile.
+-- Returns a function that computes a field of a layer again by fn(pass, layer) after a pass of the
+-- layer's graph has freed the field. The function returns nil if inputs, parameters or gradients
+-- have changed since then.
 local function from_pass(fn)
    return function(module)
       local pass = pass_of[module]
@@ -329,7 +333,8 @@ local function from_pass(fn)
 end
 local freed <const> = {output = from_pass(freed_output), gradInput = from_pass(freed_gradient)}
 
--- Lets the layers of a plan compute their fields that passes have freed.
+-- Makes the fields that passes have freed available again, for all layers of a plan: a field is
+-- computed when a program reads it.
 local function supply(pass, plan)
    for _, step in ipairs(plan) do
       if step.module then
@@ -339,8 +344,8 @@ local function supply(pass, plan)
    end
 end
 
--- Stores the gradient of the graph's output, and its tensors `list` with their versions, from which
--- freed_gradient computes.
+-- Stores gradOutput, the gradient of the graph's output, and `list`, its tensors, with their
+-- versions. freed_gradient computes the freed gradients from them.
 local function note_gradients(pass, gradOutput, list)
    local last = {gradOutput = gradOutput, list = list}
    for i = 1, #list do
@@ -365,8 +370,8 @@ local function same_output(value, x, given)
    end
 end
 
--- Frees the output of a layer that only a sum uses, if it has the size of the sum, and returns
--- false. Otherwise returns the output.
+-- Frees the output of a layer that only a sum uses, and returns false. An output whose size differs
+-- from the sum's size is not freed but returned.
 local function shed(module, output, total)
    if M.keeps or not tlua.is_same_size(output, total) then return output end
    module.output = nil
@@ -374,7 +379,7 @@ local function shed(module, output, total)
    return false
 end
 
--- Computes a step that has no lines of its own in the graph's function.
+-- Computes a step for which the graph's generated function has no lines of its own.
 local function other(pass, i, x)
    local module = pass.sorted.modules[i]
    local formula, plain = pass.sorted.formulas[i], pass.sorted.plain[i]
@@ -438,7 +443,7 @@ function M.forward(self, plan, input)
    return true
 end
 
---- Returns the inputs of each step in the last call, and the graph's input.
+--- Returns the inputs that each step had in the last call, and the graph's input.
 function M.given(self, plan, input)
    local pass = passes[self]
    if not pass or not pass.outputs then
@@ -453,7 +458,8 @@ function M.given(self, plan, input)
    return list
 end
 
--- Returns whether the inputs, parameters, options and outputs are still those of the recorded pass.
+-- Returns whether the recorded pass still holds: its inputs, parameters, options and outputs have
+-- not changed.
 local function is_current(pass, sorted, input)
    local inputs = records.flatten(input, {})
    if #inputs ~= #pass.inputs then return false end
@@ -476,9 +482,9 @@ end
 
 -- Sums of gradients -------------------------------------------------------------------------------
 
--- In a backward pass, nothing else refers to the gradients between layers. So each of them is freed
--- as soon as it has been used, and the next gradient gets its memory, which is still in the
--- processor's cache.
+-- During a backward pass, nothing outside the pass refers to the gradients between layers. So each
+-- gradient is freed as soon as it has been used, and the next gradient gets the same memory, which
+-- is still in the processor's cache.
 
 local function release(tree)
    if is_tensor(tree) then
@@ -509,7 +515,7 @@ local function add(a, b, owned)
 end
 M.add = add
 
---- Returns the gradients for a table of outputs. Elements without a gradient get zeros.
+--- Returns the gradients for a table of outputs. An output without a gradient gets zeros.
 local function filled(output, g)
    if is_tensor(output) or type(output) ~= "table" then return g end
    local made = {}
@@ -523,7 +529,7 @@ end
 M.filled = filled
 
 -- Converts a gradient that no formula of this file computed (gradOutput, or the gradInput of a
--- module) to the type and size of the tensor to which it belongs.
+-- module) to the type and size of the output to which it belongs.
 local function fitted(output, g, at)
    if g == nil then return nil end
    if is_tensor(output) ~= is_tensor(g) then
@@ -539,7 +545,7 @@ end
 
 local function tagged(_, g) return tag(g) end
 
--- Returns the gradient of a plain layer's input from the autograd history of its call.
+-- Returns the gradient of a plain layer's input, computed by autograd from the history in `record`.
 local function unrecorded(module, record, g, scale)
    local list = records.gradients(record.value, record, g, false)
    local at = 0
@@ -569,8 +575,8 @@ local function plain_gradient(pass, i, module, formula, g, scale)
    return unrecorded(module, record, filled(pass.outputs[i], g), scale)
 end
 
--- Adds a gradient to the gradient of an element of a step's output. The lists in pass.split belong
--- to the pass, so they may be changed.
+-- Adds g to the gradient of element `key` of a step's output, which is a table. The lists in
+-- pass.split belong to the pass, so they may be changed in place.
 local function add_to_element(pass, grads, source, key, g)
    local list = pass.split[source]
    if not list or list ~= grads[source] then
@@ -583,7 +589,8 @@ local function add_to_element(pass, grads, source, key, g)
    list[key] = add(list[key], g, not M.keeps)
 end
 
--- Passes the gradients of a step's inputs on to the steps before it.
+-- Adds the gradients of a step's inputs to the gradients of the steps or graph inputs from which
+-- they come.
 local function pass_on(pass, step, g, grads, into)
    local at, sources = step.input, step.sources
    if at then into[at] = add(into[at], g, not M.keeps) end
@@ -597,8 +604,8 @@ local function pass_on(pass, step, g, grads, into)
    end
 end
 
--- Computes the gradients of a step that has no lines of its own in the graph's function, or whose
--- inputs differ in size.
+-- Computes the gradients of a step by general code. The generated function calls it for a step
+-- without lines of its own, and for a step whose inputs differ in size.
 local function back_other(pass, i, g, grads, into, scale)
    local sorted, step = pass.sorted, pass.plan[i]
    local module = step.module
@@ -624,9 +631,9 @@ local function back_other(pass, i, g, grads, into, scale)
    if g ~= nil then pass_on(pass, step, g, grads, into) end
 end
 
--- These functions end the backward pass of a step, whose input has the gradient p or, if there are
--- two inputs, the gradients p and q. end_step clears gradInput and frees the gradient g of the
--- output, unless p or q is this gradient. end_kept_step sets gradInput.
+-- These functions end the backward pass of a step. p is the gradient of its input; if there are two
+-- inputs, p and q are their gradients. end_step clears gradInput and frees g, the gradient of the
+-- output, unless p or q is the same tensor. end_kept_step sets gradInput and frees nothing.
 local function end_step(module, g, p, q)
    module.gradInput = nil
    if rawequal(g, p) or rawequal(g, q) then return end
@@ -637,7 +644,7 @@ local function end_kept_step(module, _, p, q)
 end
 
 -- Returns the gradients of an input of the graph. `seen` contains the keys of the storages that the
--- program already holds.
+-- program already holds, so that the results do not share them.
 local function input_gradient(seen, input, g)
    if is_tensor(input) then
       if g == nil then return tag(tlua.zeros_like(input)) end
@@ -659,13 +666,13 @@ local function storages_of(list)
    return seen
 end
 
---- Sets whether layers of graphs keep their gradInput, as Torch7's layers do. By default they do
---- not: the memory of a gradient is reused as soon as the previous layer has used it, which is
---- faster.
+--- Sets whether layers of graphs keep their gradInput, as Torch7's layers do. By default the memory
+--- of a gradient is reused as soon as the previous layer has used the gradient, which is faster.
 ---@param keep boolean
 function M.keep_gradients(keep) M.keeps = keep end
 
--- Returns the gradients of the steps' outputs that gradOutput gives.
+-- Returns a list with the gradient of each step's output, taken from gradOutput, or false for steps
+-- that are not outputs of the graph.
 local function gradients_of(plan, outputs, gradOutput)
    local grads, ends = {}, plan.ends
    for i = 1, #plan do grads[i] = false end
@@ -711,7 +718,8 @@ function M.backward(self, plan, input, gradOutput, scale)
    return true
 end
 
--- The functions that the functions of a graph call.
+-- The functions that the generated functions of a graph call: M.to in the forward pass, M.from in
+-- the backward pass.
 M.to = {result = result, other = other, shed = shed, sum_into = sum_into}
 M.from = {add = add, add_to_element = add_to_element, back_other = back_other}
 for name, fn in next, formulas.to do M.to[name] = fn end

@@ -86,7 +86,8 @@ local function decode(bytes, depth, kind, name)
    return debug.setmetatable(methods.to(methods.contiguous(picture), target.dtype), target.tensor)
 end
 
---- Reads an image (PNG, JPEG, PPM, PGM): (path [, channels [, "float", "double" or "byte"]]).
+--- Reads an image (PNG, JPEG, PPM or PGM). The arguments are (path [, channels [, type]]), and the
+--- type is "float", "double" or "byte".
 function M.load(path, depth, kind)
    return decode(read(path), depth, kind or types.default.name:lower(), "load")
 end
@@ -108,7 +109,7 @@ end
 
 local function to_bytes(content) return tag(methods.to(content, "uint8")) end
 
---- Encodes an image as JPEG and returns the bytes as a ByteTensor. The quality is from 1 to 100.
+--- Encodes an image as JPEG with a quality from 1 to 100, and returns the bytes as a ByteTensor.
 function M.compressJPG(picture, quality)
    return to_bytes(T.io.encode_jpeg(bytes_of(picture), quality or 75))
 end
@@ -163,8 +164,8 @@ M.getJPGsize, M.getPNGsize, M.getPPMsize, M.getPGMsize = M.getSize, M.getSize, M
 
 -- Sizes -------------------------------------------------------------------------------------------
 
--- Parses a size: two numbers, "WxH", "N" (the longer side), "^N" (the shorter side), "*F" or
--- "*N/M".
+-- Returns the height and width for a size that is given as two numbers or as a text: "WxH", "N"
+-- (the longer side), "^N" (the shorter side), "*F" (times F) or "*N/M" (times N/M).
 local function size_from(src, width, height)
    local size = shape(src)
    local h, w = size[#size - 1], size[#size]
@@ -210,8 +211,8 @@ local function weights(from, to, fill)
    return T.reshape(T.tensor(list, {dtype = "float64", device = "cpu"}), {to, from})
 end
 
--- If the result is smaller, each pixel is the mean over its part of the source. If it is larger,
--- pixels are interpolated between the first and the last pixel of the source.
+-- A smaller result has the means over the corresponding parts of the source. A larger result is
+-- interpolated linearly between the first and the last pixel of the source.
 local lines = {}
 function lines.bilinear(from, to)
    return weights(from, to, function(i, add)
@@ -228,7 +229,7 @@ function lines.bilinear(from, to)
       end
    end)
 end
-function lines.bicubic(from, to) -- the kernel of Catmull and Rom
+function lines.bicubic(from, to) -- This is the kernel of Catmull and Rom.
    return weights(from, to, function(i, add)
       local at = to > 1 and i * (from - 1) / (to - 1) or 0
       local k = math.floor(at)

@@ -25,7 +25,8 @@ function M.as_batch(src, fn)
    return types.tag(methods.to(y, dtype))
 end
 
---- Lets a function of n tensors take one more tensor before them, which receives the result.
+--- Lets the function M.image[name], which takes n tensors, take one more tensor before them, which
+--- receives the result.
 function M.take_result(name, n)
    local fn = M.image[name]
    M.image[name] = function(...)

@@ -7,7 +7,7 @@ local base = require "tlua.torch7.image_base"
 local T, M = tlua, base.image
 local field, methods, shape, tag = types.field, types.methods, base.shape, base.tag
 
--- Defines functions for a linear conversion of colours, given by a matrix.
+-- Defines a function that converts colours by the linear map with the matrix `rows`.
 local function linear(name, rows)
    M[name] = function(src)
       local x = T.detach(src)
@@ -163,7 +163,7 @@ function M.jetColormap(n)
    return tag(T.stack(list, 2))
 end
 
---- Colours a grey image whose levels are integers from 1 up.
+--- Colours a grey image by jetColormap. The image's levels are integers, the lowest of which is 1.
 function M.y2jet(src)
    local levels = methods.to(T.detach(src), "int64")
    local size = shape(levels)

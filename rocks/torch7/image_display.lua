@@ -1,5 +1,5 @@
--- image_display.lua - the package image's display, which writes files, and its functions for
--- drawing.
+-- image_display.lua - functions of the package image that arrange images in a grid, write them to
+-- files for display, and draw texts and rectangles.
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
@@ -9,7 +9,7 @@ local base = require "tlua.torch7.image_base"
 local M = base.image
 local shape, by_name = base.shape, base.by_name
 
--- Returns a list of images, and whether the input is a single image.
+-- Returns the images in `input` as a list, and whether `input` is a single image.
 local function images_of(name, input)
    if not types.is_tensor(input) then
       if type(input) ~= "table" or #input == 0 then
@@ -30,9 +30,9 @@ end
 
 local names <const> = "input padding nrow scaleeach min max symmetric saturate"
 
---- Arranges images in a grid, `nrow` in each row, and scales their values to the range 0 to 1. The
---- arguments are input (a table or a tensor), padding, nrow, scaleeach, min, max, symmetric and
---- saturate, in this order or as a table.
+--- Arranges images in a grid with `nrow` images in each row, and scales their values to the range 0
+--- to 1. The arguments are input (a table or a tensor), padding, nrow, scaleeach, min, max,
+--- symmetric and saturate, in this order or by name in a table.
 function M.toDisplayTensor(...)
    local o = by_name("toDisplayTensor", names, ...)
    local list, single = images_of("toDisplayTensor", o.input)
@@ -124,7 +124,8 @@ local function canvas(name, src, options)
 end
 
 --- Draws a text at (x, y), counted from 0: (src, text, x, y [, {color, bg, size, wrap, inplace}]).
---- Colours are {red, green, blue} from 0 to 255. The font, the package plot's, has 3 x 5 pixels.
+--- Colours are {red, green, blue} from 0 to 255. The letters have 3 x 5 pixels, as in the package
+--- plot.
 function M.drawText(src, text, x, y, options)
    local o = by_name("drawText", "color bg size wrap inplace", options or {})
    local made, box, size = canvas("drawText", src, o)

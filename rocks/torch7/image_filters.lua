@@ -51,14 +51,15 @@ local of_plane <const> = "size sigma amplitude normalize width height sigma_horz
    .. "mean_horz mean_vert tensor"
 
 --- Returns a Gaussian kernel (height, width). The arguments are size, sigma, amplitude, normalize,
---- width, height, sigma_horz, sigma_vert, mean_horz, mean_vert and tensor, in this order or as a
---- table. Means and standard deviations are fractions of the kernel's sizes.
+--- width, height, sigma_horz, sigma_vert, mean_horz, mean_vert and tensor, in this order or by name
+--- in a table. Means and standard deviations are fractions of the kernel's sizes.
 function M.gaussian(...)
    local o = kernel_options("gaussian", of_plane, ...)
    return finish(o, T.exp(T.neg(plane(o))))
 end
 
---- Returns a Gaussian kernel (size): (size, sigma, amplitude, normalize, mean, tensor) or a table.
+--- Returns a Gaussian kernel, a vector. The arguments are size, sigma, amplitude, normalize, mean
+--- and tensor, in this order or by name in a table.
 function M.gaussian1D(...)
    local o = kernel_options("gaussian1D", "size sigma amplitude normalize mean tensor", ...)
    return finish(o, T.exp(T.neg(squares(o.size, o.sigma, o.mean or 0.5))))
@@ -115,9 +116,9 @@ function M.convolve(src, kernel, mode)
 end
 base.take_result("convolve", 2)
 
---- Normalizes contrast: first by the mean and deviation of the whole image, and then by the mean
---- and deviation around each pixel. The kernel weights the pixels around; it is a 9 x 9 Gaussian by
---- default.
+--- Normalizes contrast in two steps: first by the mean and deviation of the whole image, and then,
+--- for each pixel, by the mean and deviation of the pixels around it. The kernel gives the weights
+--- of these pixels; it is a 9 x 9 Gaussian by default.
 function M.lcn(src, kernel)
    kernel = kernel and kernel:clone() or M.gaussian(9)
    kernel:div(kernel:sum())
@@ -191,9 +192,9 @@ end
 
 -- Ranges ------------------------------------------------------------------------------------------
 
---- Maps the range from `min` to `max` (by default the extremes) linearly to the range from 0 to 1.
---- The arguments are {tensor, min, max, symm, inplace, saturate, tensorOut}. With `symm`, 0 becomes
---- 0.5.
+--- Maps the range from `min` to `max` linearly to the range from 0 to 1. By default, min and max
+--- are the extremes of the tensor. The arguments are {tensor, min, max, symm, inplace, saturate,
+--- tensorOut}. With `symm`, the range is symmetric about 0, so that 0 becomes 0.5.
 function M.minmax(...)
    local o = by_name("minmax", "tensor min max symm inplace saturate tensorOut", ...)
    local x = o.tensor

@@ -82,7 +82,8 @@ local function mesh(h, w, like)
 end
 base.mesh = mesh
 
--- Returns the value for positions outside the image; nil if they are clamped.
+-- Returns the value that positions outside the image get. Returns nil if `clamp` is "clamp", which
+-- moves these positions to the border.
 local function padding(name, clamp, pad)
    clamp = clamp or "clamp"
    if clamp ~= "clamp" and clamp ~= "pad" then
@@ -96,8 +97,8 @@ local function padding(name, clamp, pad)
    return clamp == "pad" and (pad or 0) or nil
 end
 
---- Samples the image for each pixel at the position that a field (2, height, width) gives, row
---- first. The positions are relative to the pixel, unless `offset` is false.
+--- Computes each pixel from the source at the position that `flow` (2, height, width) gives, row
+--- first. The position is relative to the pixel, unless `offset` is false.
 function M.warp(src, flow, mode, offset, clamp, pad)
    mode = check_mode("warp", mode, "bilinear")
    pad = padding("warp", clamp, pad)
@@ -149,8 +150,9 @@ function M.rotate(src, angle, mode)
 end
 base.take_result("rotate", 1)
 
--- Defines `polar` or `logpolar`. The row of a pixel in the result is the angle in the source, and
--- the column is the radius, which `radius_of(fraction, longest)` computes.
+-- Defines the function `name`, polar or logpolar. In its result, the row of a pixel stands for an
+-- angle in the source, and the column stands for a radius, which radius_of(fraction, longest)
+-- computes.
 local function define_polar(name, radius_of)
    M[name] = function(...)
       local into, src, interpolation, mode = ...

@@ -1,12 +1,12 @@
--- loading.lua - finds files in the folder of a package. Torch7's packages load their parts this
--- way.
+-- loading.lua - torch.packageLuaPath and torch.include, by which Torch7's packages find and run the
+-- files in their folders.
 
 local torch = require "tlua"
 
 local M = {}
 
---- Searches package.path for a package. Returns the folder of the package's file, or nil. Without a
---- name, returns the folder of the calling file.
+--- Searches package.path for the file of the package `name`, and returns its folder, or nil if
+--- there is no such file. Without a name, returns the folder of the calling file.
 ---@param name? string
 ---@return string? folder
 function M.packageLuaPath(name)

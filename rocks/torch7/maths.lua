@@ -22,8 +22,8 @@ local function is_float(x) return T.is_floating_point(x) end
 
 -- Elementwise -----------------------------------------------------------------------------------
 
--- Torch7's functions of one tensor. If tlua has another name for one, the name follows after `=`.
--- `!` marks functions that Torch7 defines only for floating-point tensors.
+-- Torch7's functions of one tensor. `name=other` means that tlua's operator for `name` is called
+-- `other`. `!` marks functions that Torch7 defines only for floating-point tensors.
 local unary = [[abs sign acos! asin! atan! ceil cos! cosh! exp! floor log! log1p! frac! neg round
    rsqrt! sin! sinh! sigmoid! sqrt! tan! tanh! trunc cinv=reciprocal! erf! erfinv! lgamma!
    digamma!]]
@@ -73,7 +73,8 @@ local function sums(name, fn, fn_, sign)
 end
 op("add", sums("add", T.add, T.add_, 1), in_place)
 op("csub", sums("csub", T.sub, T.sub_, -1), in_place)
--- no method is declared, since the tensor's method `sub` already returns a part of the tensor
+-- The tensor's method `sub` returns a part of the tensor in Torch7, so this operator declares no
+-- method.
 op("sub", sums("sub", T.sub, T.sub_, -1), {in_place = true, method = false})
 
 -- Divides two numbers as C does, so that the quotient of two integers is truncated.
@@ -138,8 +139,8 @@ op("isnan", {T = T.isnan})
 
 -- Products --------------------------------------------------------------------------------------
 
--- Declares a function such as addmm, which returns beta * x + alpha * (product of a and b). Its
--- arguments are ([res,] [beta,] x, [alpha,] a, b).
+-- Declares a function such as addmm, which returns beta * x + alpha * product(a, b). The arguments
+-- are ([res,] [beta,] x, [alpha,] a, b).
 local function adding(name, product)
    op(name, {
       TTT = function(x, a, b) return T.add(x, product(a, b)) end,
@@ -229,8 +230,8 @@ local function sort(x, d, descending)
 end
 op("sort", {["T Tn Tb Tnb"] = sort}, two)
 
--- Returns the patterns of a function such as `var`. Its divisor is n - 1 by default, and n if the
--- flag is true.
+-- Returns the forms in which a function such as `var` is called. An argument `flag` chooses the
+-- divisor: n - 1 by default, n if the flag is true.
 local function spread(fn)
    return {
       T = function(x) return item(fn(x)) end, Tb = function(x, flag)
@@ -302,9 +303,9 @@ local function column(x) return dims(x) == 1 and T.unsqueeze(x, 2) or x end
 op("gesv", {TT = function(b, a)
    return linalg.solve(a, column(b)), linalg.lu_factor(a)
 end}, two)
--- gels solves a least-squares problem, as LAPACK's gels does. If there are more equations than
--- unknowns, further rows follow the solution; the sum of their squares in a column is the residual
--- of this column. The second result is the factorization of a.
+-- gels solves the least-squares problem a x = b, as LAPACK's gels does. If there are more equations
+-- than unknowns, further rows follow the solution in the first result. The sum of their squares in
+-- a column is the squared error of this column. The second result is the factorization of a.
 op("gels", {TT = function(b, a)
    b = column(b)
    local m, n = table.unpack(field(a, "shape"))
@@ -347,8 +348,9 @@ op("symeig", {["T Ts Tss"] = function(x, want, uplo)
    return values, want == "V" and vectors
       or T.empty(0, {dtype = field(x, "dtype"), device = field(x, "device")})
 end}, two)
--- eig returns each eigenvalue as a row with its real and imaginary part. For a complex pair, two
--- columns hold the real and the imaginary part of the first eigenvector, as with LAPACK's geev.
+-- eig returns each eigenvalue as a row with its real and imaginary part. The eigenvectors are
+-- columns. For a pair of complex eigenvalues, two columns hold the real and the imaginary part of
+-- the first one's eigenvector, as in LAPACK's geev.
 op("eig", {["T Ts"] = function(x, want)
    if want ~= nil and want ~= "N" and want ~= "V" then
       torch.raise(("torch.eig: expected \"N\" or \"V\", got %s"):format(want))
@@ -376,7 +378,7 @@ op("btrisolve", {TTT = function(b, lu, pivots)
 end})
 
 -- pstrf computes the Cholesky factor of a symmetric positive semidefinite matrix with complete
--- pivoting: in each step, the largest remaining diagonal element becomes the pivot
+-- pivoting: in each step, the largest remaining diagonal element becomes the pivot.
 op("pstrf", {["T Ts"] = function(x, uplo)
    local n, a = shape(x)[1], methods.tolist(x)
    local l, order = {}, {}
@@ -414,7 +416,8 @@ local function reversed(x, n)
    return T.flip(x, spatial)
 end
 
--- Returns the padding for a mode: "V" keeps the kernel inside the image, "F" returns every overlap.
+-- Returns the padding for a mode of convolution. In mode "V" the kernel stays inside the image, and
+-- in mode "F" it may reach over the borders as long as one element overlaps.
 local function padding_of(fname, mode, kernel, n)
    if mode == nil or mode == "V" then return 0 end
    if mode ~= "F" then
@@ -425,9 +428,10 @@ local function padding_of(fname, mode, kernel, n)
    return padding
 end
 
--- Convolves an image or volume with one or more kernels. Three combinations of shapes are possible:
--- (spatial) with (spatial); planes (p, spatial) with (spatial) or (p, spatial); and planes with (k,
--- p, spatial). If `flip` is false, a cross-correlation is computed instead.
+-- Returns a function that computes the convolution of an image or volume with one or more kernels.
+-- Let `spatial` be the sizes of the image, and p and k numbers of planes. Three combinations of
+-- shapes are possible: (spatial) with (spatial), (p, spatial) with (spatial) or (p, spatial), and
+-- (p, spatial) with (k, p, spatial). If `flip` is false, the function computes a cross-correlation.
 local function convolve(fname, n, flip)
    local conv = T["conv" .. n .. "d"]
    return function(x, kernel, mode)

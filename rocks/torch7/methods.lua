@@ -50,8 +50,9 @@ return function(Module)
       return flat, grads
    end
 
-   --- Finds the modules of the class with the given name. Returns two lists: the modules found, and
-   --- for each the module that contains it (for this module itself, this module again).
+   --- Finds the modules of the class with the given name. Returns two lists: the modules, and for
+   --- each of them the module that contains it. If this module itself is of the class, the second
+   --- list has this module for it.
    ---@param type_name string  such as "nn.Linear"
    ---@return nn.Module[] modules
    ---@return nn.Module[] containers

@@ -27,7 +27,7 @@ function M.allow_call()
    debug.setmetatable(true, {__call = set_mode})
 end
 
---- Reverts allow_call.
+--- Undoes allow_call: removes the metatable from booleans.
 function M.refuse_call()
    local meta = debug.getmetatable(true)
    if meta and meta.__call == set_mode then debug.setmetatable(true, nil) end

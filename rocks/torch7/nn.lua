@@ -19,7 +19,7 @@ end
 nn.utils = {}
 local utils = nn.utils
 
---- Converts all tensors in an object to a type.
+--- Converts all floating-point tensors in an object to the type `name`.
 function utils.recursiveType(object, name, memo)
    return require "tlua.torch7.copying".convert(object, types.kind_named(name), memo)
 end
@@ -98,8 +98,8 @@ local function say(self, ...)
    if self.verbose then print(...) end
 end
 
---- Trains with one example of a dataset after another. The dataset has size() and [i] = {input,
---- target}.
+--- Trains the module with one example after another of a dataset, which has size() and [i] =
+--- {input, target}.
 function Trainer:train(dataset)
    local module, criterion = self.module, self.criterion
    local rate, n = self.learningRate, dataset:size()

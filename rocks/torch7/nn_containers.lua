@@ -1,6 +1,6 @@
 -- nn_containers.lua - Torch7's containers. A container defines how `forward` calls its modules, and
--- how gradients pass back through them. The same definition serves updateGradInput,
--- accGradParameters and `backward`, which differ only in the method that they call on the modules.
+-- how gradients pass back through them. This definition serves updateGradInput, accGradParameters
+-- and `backward`: each calls the method of the same name on the modules.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
@@ -46,9 +46,9 @@ end
 local halves = {"updateGradInput", "accGradParameters", "accUpdateGradParameters", "backward"}
 
 --- Defines a container. forward(self, input) returns the output. back(self, call, input,
---- gradOutput) returns gradInput, and uses call(module, input, gradOutput) to pass gradients back
---- through a module. If `passes` is given, "forwards" or "backwards", `forward` only passes tensors
---- on between modules, and `back` goes through the modules in this order.
+--- gradOutput) returns gradInput; it passes gradients back through a module by call(module, input,
+--- gradOutput). `passes` is given if `forward` only hands tensors on between modules. It is the
+--- order in which `back` goes through the modules: "forwards" or "backwards".
 local function container(name, fields, forward, back, parent, passes)
    local class = base.layer(name, fields, nil, parent or "nn.Container")
    if forward then
@@ -127,7 +127,7 @@ local function chain(self)
       table.concat(lines, "\n"))
 end
 
--- Returns the text of a container that prints its modules side by side.
+-- Returns the text that describes a container, with its modules shown side by side.
 local function beside(self)
    local lines = {}
    local n = #self.modules
@@ -217,7 +217,8 @@ end, function(self, call, input, gradOutput)
    return grads
 end, nil, "forwards")
 
--- MapTable: applies one module to each element of a table, by copies that share its parameters.
+-- MapTable: applies one module to each element of a table. Each element has its own copy of the
+-- module, and the copies share the parameters.
 local MapTable = container("MapTable", function(self, module)
    self.modules = {}
    self.module = nil
@@ -255,8 +256,9 @@ function MapTable:parameters() return self.module:parameters() end
 function MapTable:zeroGradParameters() self.module:zeroGradParameters() end
 function MapTable:updateParameters(rate) self.module:updateParameters(rate) end
 
--- DataParallelTable belongs to the package cunn. A program adds one module for several GPUs, or a
--- copy of it for each GPU. Here the first module computes the whole batch on one device.
+-- DataParallelTable belongs to the package cunn. A program adds one module and the GPUs on which it
+-- runs, or one copy of the module for each GPU. Here the first module computes the whole batch on
+-- one device.
 local Parallel = container("DataParallelTable", function(self, dimension)
    self.modules, self.dimension = {}, dimension
 end, function(self, input)
@@ -270,8 +272,8 @@ function Parallel:add(module)
    return self.modules[1] and self or Container.add(self, module)
 end
 
---- Calls a function that would prepare the interpreter of each GPU. Here this interpreter is the
---- only one.
+--- In Torch7, this method calls fn in the interpreter of each GPU, to prepare the interpreters.
+--- Here there is only one interpreter, in which fn is called once.
 function Parallel:threads(fn)
    if fn then fn() end
    return self
@@ -300,8 +302,9 @@ end, function(self, call, input, gradOutput)
    return sum_of(self, call, input, parts_of(self, gradOutput, self.dimension))
 end)
 
--- Returns the central part of `x`, with the sizes of `output` in all dimensions except the one that
--- is concatenated. DepthConcat pads smaller outputs with zeros on all sides.
+-- Returns the central part of `x`, which has the sizes of `output` in all dimensions except the
+-- dimension of the concatenation. DepthConcat pads smaller outputs with zeros on all sides, so this
+-- part belongs to one module.
 local function window(self, x, output)
    for d = 1, x:dim() do
       if d ~= self.dimension then
@@ -350,8 +353,8 @@ end)
 
 -- Around one module -------------------------------------------------------------------------------
 
--- Calls the module in a decorator. A decorator contains one module, and passes inputs and gradients
--- on to the methods of this module.
+-- Computes the output of the module in a decorator. A decorator is a container with one module, to
+-- whose methods it passes inputs and gradients on.
 local function through(self, input)
    return self:rethrowErrors(self.modules[1], 1, "updateOutput", input)
 end
@@ -429,8 +432,8 @@ function Profile:updateOutput(input)
    return self.output
 end
 
--- Merges leading dimensions of a tensor so that `dims` dimensions remain. Bottle uses this for a
--- module whose inputs have fewer dimensions.
+-- Merges the leading dimensions of a tensor so that `dims` dimensions remain. Bottle calls it when
+-- the input has more dimensions than its module accepts.
 local function joined(x, dims)
    local size = field(x, "shape")
    if #size <= dims then return x end

@@ -15,7 +15,8 @@ local function shape(x) return field(x, "shape") end
 
 local function row_fan(self) return self.weight:nElement() / self.weight:size(1) end
 
--- Calls fn with a batch. An input of only n dimensions becomes a batch of one example.
+-- Calls fn with x as a batch. An x with only n dimensions is one example, so it becomes a batch of
+-- size 1, and the result loses the batch dimension again.
 local function batched(n, x, fn)
    if dims(x) == n + 1 then return fn(x) end
    if dims(x) ~= n then
@@ -24,7 +25,8 @@ local function batched(n, x, fn)
    return T.squeeze(fn(T.unsqueeze(x, 1)), 1)
 end
 
--- Defines a layer by its fields. `after` computes further values from the fields.
+-- Defines a layer with the given fields. after(self) is called when the fields are set, and
+-- computes further fields from them.
 local function fields_then(name, fields, after, compute, parent)
    local class = layer(name, fields, compute, parent)
    local set = class.__init
@@ -118,7 +120,8 @@ end
 
 -- Convolutions ------------------------------------------------------------------------------------
 
--- Returns the fields for a letter as text, for example the fields "kW" and "kH" for the letter "k".
+-- Returns the values of the fields for a letter as text. For the letter "k" and the axes W and H
+-- these are the fields "kW" and "kH".
 local function numbers(self, letter, axes, separator)
    local list = {}
    for i, axis in ipairs(axes) do list[i] = ("%d"):format(self[letter .. axis] or 0) end
@@ -167,7 +170,7 @@ local Full = without_bias(fields_then("SpatialFullConvolution", full_fields, fun
    parameters(self, {self.nInputPlane, self.nOutputPlane, self.kH, self.kW}, {self.nOutputPlane})
 end, function(self, x, weight, bias)
    local adjust = {self.adjH, self.adjW}
-   if not is_tensor(x) then -- the input is {a tensor, a tensor of the output's size}
+   if not is_tensor(x) then -- The input is {tensor, a tensor of the output's size}.
       local size = shape(x[2])
       x = x[1]
       local given = shape(x)
@@ -193,7 +196,7 @@ end, function(self, x, weight, bias)
       self.nInputPlane)
 end).reset = base.reset(row_fan)
 
--- Returns the size of an output, for layers that have a separate kernel for each output position.
+-- Returns the output size of a layer that has a separate kernel for each output position.
 local function out_size(input, kernel, step, pad) return (input + 2 * pad - kernel) // step + 1 end
 fields_then("SpatialConvolutionLocal",
    "nInputPlane nOutputPlane iW iH kW kH dW=1 dH=1 padW=0 padH=padW",
@@ -212,8 +215,8 @@ fields_then("SpatialConvolutionLocal",
       end)
    end).reset = base.reset(function(self) return self.nInputPlane * self.kW * self.kH end)
 
--- Functions that create tables of connections between planes. A table is a tensor (n, 2). Each row
--- has the index of an input plane and the index of an output plane.
+-- nn.tables has functions that create tables of connections between planes. Such a table is a
+-- tensor (n, 2). Each row has the index of an input plane and the index of an output plane.
 nn.tables = {}
 function nn.tables.full(nin, nout)
    local list = {}
@@ -458,7 +461,7 @@ end, function(self, x)
    end)
 end)
 
--- Defines a padding layer; negative amounts cut off elements.
+-- Defines a layer that pads images. A negative amount removes pixels at this side.
 local function padding(name, mode)
    layer(name, "pad_l pad_r=pad_l pad_t=pad_l pad_b=pad_l", function(self, x)
       local amounts = {self.pad_l, self.pad_r, self.pad_t, self.pad_b}

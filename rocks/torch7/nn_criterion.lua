@@ -23,7 +23,7 @@ function Criterion:__init()
    self._type = torch.getdefaulttensortype()
 end
 
--- The records of the criterions' last calls.
+-- Maps each criterion to the record of its last call.
 local last = setmetatable({}, {__mode = "k"})
 
 local no_option = {output = true, gradInput = true}
@@ -132,14 +132,15 @@ local function like(self, x, target)
    return T.reshape(target, field(x, "shape"))
 end
 
--- Returns labels as a tensor of positions, one for each sample.
+-- Returns labels as an integer tensor, with one label for each sample.
 local function labels(x, target)
    if type(target) == "number" then target = T.tensor({target}) end
    target = methods.to(target, {dtype = "int64", device = field(x, "device")})
    return target
 end
 
--- Calls fn with a batch of scores (n, classes) and labels (n).
+-- Calls fn with scores (n, classes) and labels (n). A single vector of scores becomes a batch of
+-- size 1.
 local function classified(x, target, fn)
    target = labels(x, target)
    if dims(x) == 1 then return fn(T.unsqueeze(x, 1), T.reshape(target, {1})) end
@@ -179,9 +180,9 @@ end
 local ClassNLL = criterion("ClassNLLCriterion",
    "weights=nil sizeAverage=true ignoreIndex=-100", nll)
 
--- Returns the labels of a batch if the criterion has no weights and no label is ignored. In this
--- case the gradient is one number at each label. Returns nil for other inputs, which autograd
--- handles.
+-- Returns the labels of a batch if the gradient has a simple form, one number at each label. This
+-- holds if the criterion has no weights and no label is ignored. Returns nil for other inputs,
+-- which autograd handles.
 local function plain_labels(self, input, target)
    if self.weights or not is_tensor(input) or not is_tensor(target) or dims(input) ~= 2
       or dims(target) ~= 1 or methods.numel(target) == 0 then
@@ -203,7 +204,7 @@ function ClassNLL:updateGradInput(input, target)
    if not list then return Criterion.updateGradInput(self, input, target) end
    local size = field(input, "shape")
    if field(list, "shape")[1] ~= size[1] or methods.item(T.amax(list)) > size[2] then
-      return Criterion.updateGradInput(self, input, target) -- this call raises the error
+      return Criterion.updateGradInput(self, input, target) -- This call raises the error.
    end
    local g = T.zeros_like(T.detach(input))
    methods.scatter_(g, 2, T.unsqueeze(list, 2), self.sizeAverage == false and -1 or -1 / size[1])
@@ -279,8 +280,8 @@ criterion("DistanceRatioCriterion", sized, function(self, x)
 end)
 criterion("L1Cost", "", function(_, x) return T.sum(T.abs(x)) end)
 
--- Returns the n vertices of a regular simplex, one for each class. ClassSimplexCriterion's loss is
--- the squared distance to the vertex of the sample's class.
+-- Returns the n vertices of a regular simplex, one for each class. The loss of
+-- ClassSimplexCriterion is the squared distance of the input to the vertex of the sample's class.
 local function simplex(n)
    local rows = {}
    for i = 1, n do

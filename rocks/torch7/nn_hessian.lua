@@ -1,6 +1,7 @@
 -- nn_hessian.lua - nn.hessian: approximates the diagonal of a loss's second derivatives, as LeCun
--- did. A layer gets h, the second derivatives with respect to its outputs y. It passes
--- sum((dy/dx)^2 h) back to its inputs x, and adds the same expression for each of its parameters.
+-- did. For a layer with inputs x and outputs y, let h be the second derivatives with respect to y.
+-- The layer passes sum((dy/dx)^2 h), summed over y, back to its inputs. It adds the same
+-- expression, with a parameter in place of x, to the diagonal of each parameter.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
@@ -14,9 +15,9 @@ local nn = base.nn
 
 local M = {}
 
--- The outputs of these layers are sums of products of an input and a weight. So the layer itself,
--- with squared inputs or weights, computes sums of squares. Convolutions sum them over all
--- positions.
+-- The outputs of these layers are sums of products of an input and a weight. So the sums of squares
+-- are computed by the layer itself, with squared inputs or weights. In convolutions the sums extend
+-- over all positions.
 local linear, pointwise = {}, {}
 for name in ([[Linear LinearNoBias SparseLinear TemporalConvolution SpatialConvolution
    SpatialConvolutionMM SpatialConvolutionMap SpatialFullConvolution SpatialSubSampling CMul Mul Add
@@ -103,7 +104,8 @@ local function init_parameters(self)
    end
 end
 
--- Passes h back through a chain of modules.
+-- Passes h back through a chain of modules, from the last to the first, by calling `method` of each
+-- module.
 local function each_of_chain(self, input, h, method)
    for i = #self.modules, 1, -1 do
       local module = self.modules[i]
@@ -115,7 +117,8 @@ local function each_of_chain(self, input, h, method)
    return h
 end
 
--- Defines how a criterion computes its second derivatives.
+-- Defines how the criterion `name` computes its second derivatives: fn(self, input, target) returns
+-- them.
 local function criterion(name, fn)
    nn[name].updateDiagHessianInput = function(self, input, target)
       self.diagHessianInput = fn(self, input, target)

@@ -28,7 +28,8 @@ function M.backward(module, input, param, dparam)
    return jacobian
 end
 
---- Approximates the derivatives that M.backward returns by central differences.
+--- Approximates the derivatives that M.backward returns by central differences: each element is
+--- moved by +-perturbation.
 function M.forward(module, input, param, perturbation)
    perturbation = perturbation or 1e-6
    param = param or input
@@ -88,8 +89,8 @@ function M.testJacobianUpdateParameters(module, input, param, low, high, perturb
    return difference(M.forward(module, input, param, perturbation), updated)
 end
 
---- Writes a module to a file and reads it back. Returns the differences between the two modules'
---- outputs and gradients.
+--- Writes a module to a file and reads it back. Compares the module with the copy, and returns the
+--- differences between their outputs and between their gradients.
 function M.testIO(module, input)
    local again = torch.deserialize(torch.serialize(module))
    local output = module:forward(input):clone()
@@ -98,14 +99,14 @@ function M.testIO(module, input)
       difference(gradInput, again:backward(input, output))
 end
 
--- Returns how far a parameter is from its old value minus `step`.
+-- Returns how far a parameter is from the expected value `before - step`.
 local function missed(module, name, before, step)
    return (before - step - module[name]):norm()
 end
 
---- Compares the ways in which a module can update a parameter. Returns a table of errors, which are
---- about 0 for a module whose methods agree: `accGradParameters` and `accUpdateGradParameters`, and
---- the same for two modules that share the parameter.
+--- Compares the ways in which a module can update a parameter. Returns a table that maps each way
+--- to an error, which is about 0 if the module's methods agree. The ways are accGradParameters and
+--- accUpdateGradParameters, each for one module and for two modules that share the parameter.
 ---@param module table
 ---@param input any
 ---@param weight string  the name of the parameter's field
@@ -114,7 +115,9 @@ end
 function M.testAllUpdate(module, input, weight, gradWeight)
    local rate, errors, gradOutput = torch.uniform(0.1, 1), {}, nil
    local before = module[weight]:clone()
-   -- Updates clones of the module in one way. They share the parameter.
+   -- Updates clones of the module, which share the parameter, and returns the list of clones. If
+   -- `accumulate` is true, they are updated by accGradParameters and updateParameters, and
+   -- otherwise by accUpdateGradParameters.
    local function updated(count, accumulate)
       local list = {}
       for k = 1, count do

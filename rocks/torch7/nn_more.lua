@@ -80,8 +80,8 @@ end
 
 -- FeatureLPPooling --------------------------------------------------------------------------------
 
--- FeatureLPPooling: the p-norm of `width` neighbouring features, at every `stride`-th feature. The
--- features are the first dimension, or the second one in batch mode.
+-- FeatureLPPooling: computes the p-norm of `width` neighbouring features, at every `stride`-th
+-- feature. The features are along the first dimension, or along the second dimension in batch mode.
 layer("FeatureLPPooling", function(self, width, stride, power, batch_mode)
    for name, value in pairs {width = width, stride = stride, power = power} do
       if type(value) ~= "number" or value < 1 then
@@ -98,10 +98,10 @@ end)
 
 -- Kmeans ------------------------------------------------------------------------------------------
 
--- Kmeans: finds the nearest of k centres, which are its `weight`. For a batch (n, dim), `forward`
--- returns the number of the nearest centre of each example, and sets `loss` to the sum of the
--- squared distances. `backward` adds to gradWeight the negative change by which updateParameters
--- with rate 1 moves the centres to the means of their examples.
+-- Kmeans: finds the nearest of k centres, which are the rows of `weight`. For a batch (n, dim),
+-- `forward` returns for each example the number of the nearest centre, and sets `loss` to the sum
+-- of the squared distances. `backward` adds the negated change of the centres to gradWeight, so
+-- that updateParameters with rate 1 moves each centre to the mean of its examples.
 local Kmeans = layer("Kmeans", function(self, k, dim, scale)
    if math.type(k) ~= "integer" or k < 1 or math.type(dim) ~= "integer" or dim < 1 then
       tlua.raise(("nn.Kmeans: expected counts of centres and of dimensions, got %s and %s"):format(

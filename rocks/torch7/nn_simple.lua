@@ -15,8 +15,9 @@ local layer, parameters = base.layer, base.parameters
 local function dims(x) return #field(x, "shape") end
 local function shape(x) return field(x, "shape") end
 
--- Converts a layer's dimension d to a dimension of an input. If nInputDims, here `n`, is given, d
--- does not count the batch dimension.
+-- Converts dimension d of a layer's argument to a dimension of the input x. n is the layer's option
+-- nInputDims. If n is given, d does not count the batch dimension, so d is increased by 1 for an
+-- input with a batch dimension.
 local function with_batch(d, n, x)
    if d < 0 then return d end
    return n and n > 0 and dims(x) == n + 1 and d + 1 or d
@@ -68,7 +69,8 @@ function Linear:noBias()
    return self
 end
 
--- LinearWeightNorm: a linear layer whose weight is g * v / |v|, row by row.
+-- LinearWeightNorm: a linear layer in which each row of the weight is g * v / |v|, with the length
+-- g and the direction v as parameters.
 local LinearWeightNorm = layer("LinearWeightNorm", function(self, inputSize, outputSize, bias)
    parameters(self, {outputSize, inputSize}, bias ~= false and {outputSize} or nil)
    self.v, self.g = self.weight:clone(), self.weight:norm(2, 2)
@@ -92,8 +94,8 @@ function LinearWeightNorm:parameters()
    return {self.v, self.g, self.bias}, {self.gradV, self.gradG, self.gradBias}
 end
 
--- SparseLinear: a linear layer. Its input is a list (n, 2) of pairs {position, value}, or a batch:
--- a table of such lists, or a tensor (batch, n, 2).
+-- SparseLinear: a linear layer for sparse vectors. A vector is a list (n, 2) of pairs {position,
+-- value}. A batch is a table of such lists, or a tensor (batch, n, 2).
 local SparseLinear = layer("SparseLinear", function(self, inputSize, outputSize, doGradInput)
    self.inputSize, self.outputSize, self.doGradInput = inputSize, outputSize, doGradInput or false
    parameters(self, {outputSize, inputSize}, {outputSize})
@@ -142,8 +144,8 @@ end, function(self, size, scalar) parameters(self, nil, {scalar and 1 or size}) 
 one("Mul", function(_, x, weight) return T.mul(x, weight) end,
    function(self) parameters(self, {1}) end)
 
--- Reshapes a learnt tensor so that it broadcasts with an input, which may have a batch dimension.
--- In each dimension, the tensor has either the size of a sample or the size 1.
+-- Reshapes a learnt tensor p so that it broadcasts with x, which may have a batch dimension. Each
+-- dimension of p has the size of a sample or the size 1.
 local function fitted(x, p)
    local sizes = shape(p)
    if dims(x) == #sizes + 1 then table.insert(sizes, 1, 1) end
@@ -160,8 +162,8 @@ one("CAdd", function(_, x, _, bias) return T.add(x, fitted(x, bias)) end, functi
    parameters(self, nil, sizes)
 end)
 
--- Returns the differences between the samples and the learnt vectors, which are the columns of the
--- weight.
+-- Returns the differences between the samples and the columns of the weight, which are learnt
+-- vectors.
 local function differences(x, weight) return T.sub(T.unsqueeze(x, -1), weight) end
 layer("Euclidean", function(self, inputSize, outputSize)
    parameters(self, {inputSize, outputSize})
@@ -290,7 +292,8 @@ local function changed_gradient(class, change)
 end
 changed_gradient(Reversal, function(self, _, g) return types.tag(T.mul(g, -self.lambda)) end)
 
--- L1Penalty: adds l1weight * sign(x) to the gradient. The field `loss` contains the penalty.
+-- L1Penalty: returns its input. In the backward pass it adds l1weight * sign(x) to the gradient.
+-- The field `loss` contains the penalty, l1weight times the sum of |x|.
 local L1 = layer("L1Penalty", "l1weight sizeAverage=false provideOutput=true", function(self, x)
    local n = self.sizeAverage and methods.numel(x) or 1
    self.loss = self.l1weight / n * methods.item(T.sum(T.abs(x)))
@@ -324,7 +327,8 @@ end
 
 -- Views -------------------------------------------------------------------------------------------
 
--- View: gives the input other sizes. If there is a batch dimension, it stays in front.
+-- View: gives the input other sizes. If the input has a batch dimension, this dimension stays in
+-- front.
 local View = layer("View", function(self, ...)
    local sizes = types.sizes("View", ...)
    self.size = torch.LongStorage(sizes)
@@ -360,7 +364,7 @@ local Reshape = layer("Reshape", function(self, ...)
    for _, size in ipairs(sizes) do self.nelement = self.nelement * size end
 end, function(self, x)
    local sizes, batch = self.size:totable(), self.batchMode
-   if batch == nil then -- a first dimension of size 1 is always a batch dimension
+   if batch == nil then -- A first dimension of size 1 is always taken for a batch dimension.
       batch = methods.numel(x) ~= self.nelement or shape(x)[1] == 1
    end
    if batch then table.insert(sizes, 1, shape(x)[1]) end
@@ -461,8 +465,8 @@ end, function(self, x) return kept(self, shape(x), x) end, scaled_noise)
 Dropout.describe = function(self) return ("nn.Dropout(%f)"):format(self.p) end
 function Dropout:setp(p) self.p = p end
 
--- These layers drop whole planes. They scale down the results in evaluation, instead of scaling
--- them up in training.
+-- These layers drop whole planes. In evaluation they scale the results down; ordinary dropout
+-- scales them up in training instead.
 for name, planes in pairs {SpatialDropout = 2, VolumetricDropout = 3} do
    local class = noisy(name, function(self, p)
       self.p, self.train = p or 0.5, true
@@ -539,8 +543,8 @@ end, function(_, x, weight)
 end)
 function PReLU:reset() self.weight:fill(0.25) end
 
--- Returns the dimension for softmax: the first dimension of a single vector or image, the second
--- dimension of a batch.
+-- Returns the dimension of the classes for softmax: the first dimension of a single vector or
+-- image, and the second dimension of a batch.
 local function feature_dim(x)
    local n = dims(x)
    return (n == 1 or n == 3) and 1 or 2

@@ -63,7 +63,8 @@ fold("CDivTable", "", T.div)
 fold("CMaxTable", "", T.maximum)
 fold("CMinTable", "", T.minimum)
 
--- These layers compare rows of two tensors. `last` returns the dimension along which a row extends.
+-- These layers compare the rows of two tensors with one another. `last` returns the dimension along
+-- which a row extends.
 local function last(x) return dims(x) end
 layer("DotProduct", "", function(_, x) return T.sum(T.mul(x[1], x[2]), last(x[1])) end)
 layer("CosineDistance", "", function(_, x)
@@ -77,8 +78,9 @@ layer("PairwiseDistance", "norm", function(self, x)
    return T.linalg.vector_norm(T.sub(x[1], x[2]), self.norm, last(x[1]))
 end)
 
--- MixtureTable: sums the outputs of experts, weighted by the output of a gater. The input is
--- {gater, {expert, ...}} or {gater, experts}.
+-- MixtureTable: returns the sum of the outputs of experts, weighted by the output of a gating
+-- network. The input is {weights, {expert, ...}} or {weights, experts}, with all experts in one
+-- tensor.
 layer("MixtureTable", "dim=nil", function(self, x)
    local gate, experts = x[1], x[2]
    local batch = dims(gate) > 1

@@ -1,6 +1,6 @@
--- nngraph.lua - Torch7's package nngraph: graphs of modules. A call module(node, ...), or with
--- {nodes}, makes a node. The operator `-` chains modules and nodes. nn.gModule makes a module from
--- a graph.
+-- nngraph.lua - Torch7's package nngraph, which makes modules from graphs of modules. A call
+-- module(node, ...) or module {nodes} makes a node whose inputs are the given nodes. The operator
+-- `-` chains modules and nodes. nn.gModule makes a module from a graph.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
@@ -15,12 +15,14 @@ local M = {}
 local Node = classes.newmetatable "nngraph.Node"
 M.Node = classes.getconstructortable "nngraph.Node"
 
--- The data of a node has Torch7's fields. `module` is the node's module; if the node is an element
--- of its only parent's output, `selectindex` is set instead. `annotations` has names and
--- attributes. `mapindex` maps positions to the parents' data and back. A node that a program has
--- made has `parents`; nodes of a graph have `children` instead.
+-- The field `data` of a node has Torch7's fields. `module` is the node's module; a node that stands
+-- for one element of its only parent's output has the field `selectindex` instead. `annotations`
+-- has names and attributes. `mapindex` maps positions to the data of the parents, and the data of
+-- the parents to positions. A node that a program has made has the field `parents`, and a node of a
+-- finished graph has the field `children` instead.
 
--- Makes a node from a module. The node follows its parents; an input node has no module.
+-- Makes a node from a module. `parents` are the nodes whose outputs the module takes. An input node
+-- has no module.
 local function node_of(module, parents, data)
    data = data or {module = module}
    data.annotations, data.mapindex = data.annotations or {}, {}
@@ -45,7 +47,8 @@ function Node:annotate(annotations)
    return self
 end
 
--- Returns n nodes, one for each element of a node's output, which is a table.
+-- Returns n nodes for a node whose output is a table: the i-th node stands for the i-th element of
+-- the table.
 function Node:split(n)
    if math.type(n) ~= "integer" or n < 2 then
       tlua.raise("nngraph.Node:split: expected a count of at least 2, got " .. tostring(n))
@@ -61,7 +64,7 @@ function Node:graphNodeName()
    return name and ("%s (%s)"):format(name, self.id) or ("Node%s"):format(self.id)
 end
 
---- Returns the Graphviz attributes with which a node was annotated.
+--- Returns the attributes for Graphviz that a program has set by annotate().
 function Node:graphNodeAttributes()
    local annotations = self.data.annotations
    annotations.graphAttributes = annotations.graphAttributes or {}
@@ -87,7 +90,7 @@ local function list_of(...)
    return nodes
 end
 
--- a call with nodes makes a node, and a call with tensors still computes the module
+-- A call with nodes makes a node. A call with tensors computes the module's output as before.
 local Module = base.Module
 local call = Module.__call__
 local constructor = classes.getconstructortable "nn.Module"
@@ -110,12 +113,13 @@ local function chain(a, b)
 end
 constructor.__sub__ = chain
 Node.__sub = chain
--- in module * other, `other` computes first
+-- In module * other, the output of `other` is the input of `module`.
 constructor.__mul__ = function(a, b) return chain(b, a) end
 constructor.__unm__ = function(a) return node_of(a, {}) end
 Node.__unm = function(a) return a end
 
--- A criterion in a graph takes {input, target}, and its output has one element, the loss.
+-- Wraps a criterion for use in a graph: it takes {input, target}, and its output has one element,
+-- the loss.
 local FromCriterion = classes.class("nn.ModuleFromCriterion", "nn.Module")
 function FromCriterion:__init(criterion)
    Module.__init(self)
@@ -162,7 +166,7 @@ end
 
 -- Graphs ------------------------------------------------------------------------------------------
 
--- Returns the data of a graph's nodes. Each appears once and after its parents.
+-- Returns the data of a graph's nodes as a list. Each node appears once, after its parents.
 local function ordered(outdata, indata)
    local order, state = {}, {[indata] = "done"}
    local function visit(data)
@@ -177,9 +181,10 @@ local function ordered(outdata, indata)
    return order, state
 end
 
--- Returns the plan of a graph, which is a list of steps. A step has `module` or `select`. It also
--- has the positions of the steps that are its sources, or `input`, the number of an input of the
--- graph. `ends` lists the positions of the outputs.
+-- Returns the plan of a graph, which is a list of steps, one for each node. A step has either
+-- `module` or `select`, the index of an element. Its inputs are given by `sources`, the positions
+-- of earlier steps in the plan, or by `input`, the number of an input of the graph. The field
+-- `ends` of the plan lists the positions of the outputs.
 local function make_plan(self)
    local indata, outdata = self.innode.data, self.outnode.data
    local order, state = ordered(outdata, indata)
@@ -206,7 +211,8 @@ local function make_plan(self)
    return plan
 end
 
--- The plans of graphs. A graph that was read from a file gets its plan when it is first used.
+-- Maps each graph to its plan. A graph that was read from a file gets its plan when it is first
+-- used.
 local plans = setmetatable({}, {__mode = "k"})
 
 local function plan_of(self)
@@ -223,7 +229,8 @@ end
 
 local gModule = classes.class("nn.gModule", "nn.Container")
 
--- Returns the nodes of a graph, each after its parents. Nodes get links to the nodes that use them.
+-- Returns the nodes of a graph, each after its parents. Links every node to the nodes that use its
+-- output.
 local function forward_nodes(plan, innode, outnode)
    local nodes, all = {}, {innode}
    for i, step in ipairs(plan) do
@@ -243,7 +250,7 @@ local function forward_nodes(plan, innode, outnode)
    return all
 end
 
---- Makes a module from a graph. `inputs` and `outputs` list its input and output nodes.
+--- Makes a module from a graph. `inputs` and `outputs` are the graph's input and output nodes.
 function gModule:__init(inputs, outputs)
    nn.Container.__init(self)
    inputs, outputs = list_of(inputs), list_of(outputs)
@@ -261,12 +268,13 @@ function gModule:__init(inputs, outputs)
       if step.module then self:add(step.module) end
    end
    self.forwardnodes = forward_nodes(plan, innode, outnode)
-   -- the graphs of the outputs and of the gradients, which graph.dot can draw
+   -- `fg` and `bg` are the graphs of the outputs and of the gradients, which graph.dot can draw.
    self.fg, self.bg = {nodes = self.forwardnodes}, {nodes = self.forwardnodes, is_backward = true}
    for _, node in ipairs(inputs) do node.data.mapindex[innode.data] = 1 end
 end
 
---- Calls fn(self), replaces each module by the result of calling fn with it, and returns fn(self).
+--- Calls fn with each module and replaces the module by the result. Does this for the graph first,
+--- and returns the result for the graph.
 function gModule:replace(fn)
    local made, taken = fn(self), {}
    for i, module in ipairs(self.modules) do
@@ -298,7 +306,8 @@ local function check_input(plan, input)
    end
 end
 
--- If true, a graph that fails writes a file in which the failed node is red.
+-- In debug mode this is true. A graph that fails then writes a file in which the failed node is
+-- red.
 local debugging = false
 local function show_failure(self, data)
    local attributes = data.annotations.graphAttributes
@@ -338,7 +347,8 @@ local function update_output(self, plan, input)
    return self.output
 end
 
--- Finds the step that has failed. Called in debug mode.
+-- Finds the step that has failed by computing the steps one after another. This function is called
+-- in debug mode only.
 local function find_failure(self, plan, input)
    local values = {}
    for i, step in ipairs(plan) do
@@ -430,7 +440,7 @@ local function describe(data)
    return data.data and "input" or data.input and "output" or "node"
 end
 
--- Returns a node's attributes in the DOT language, in brackets.
+-- Returns the attributes of a node in the DOT language, which encloses them in brackets.
 local function attributes_of(node)
    local data = node.data
    local text = data.annotations.name or describe(data)
@@ -502,7 +512,8 @@ function M.simple_print(graph)
    return table.concat(lines, "\n")
 end
 
---- Names the unnamed nodes in local variables of the caller after these variables.
+--- Gives each node that is a local variable of the caller and has no name yet the name of this
+--- variable.
 function M.annotateNodes()
    for i = 1, math.huge do
       local name, value = debug.getlocal(2, i)

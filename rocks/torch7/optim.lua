@@ -1,7 +1,7 @@
 -- optim.lua - Torch7's optimizers: optim.sgd(opfunc, x, config, state) and others. opfunc(x)
--- returns the loss and its gradient. An optimizer changes x in place and stores the values that it
--- needs in the next call in `state`, or in `config` if there is no `state`. It returns x and a
--- table of losses.
+-- returns the loss and its gradient. An optimizer changes x in place. Values that the next call
+-- needs are stored in the table `state`, or in `config` if `state` is nil. An optimizer returns x
+-- and a table of losses.
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
@@ -10,8 +10,8 @@ local searches = require "tlua.torch7.optim_search"
 
 local M = {}
 
--- Defines an optimizer that evaluates opfunc once per call. step(x, gradient, config, state)
--- changes x.
+-- Defines an optimizer that evaluates opfunc once per call and then changes x by step(x, gradient,
+-- config, state).
 local function method(name, defaults, step)
    M[name] = function(opfunc, x, config, state)
       config = config or {}
@@ -36,7 +36,7 @@ local function root(buffer, x, plus)
    return torch.sqrt(buffer, x):add(plus)
 end
 
--- Returns the learning rate, decayed by the number of previous calls. Counts this call.
+-- Returns the learning rate, which decays with the number of previous calls, and counts this call.
 local function rate_of(c, state, default)
    local n = state.evalCounter or 0
    state.evalCounter = n + 1
@@ -115,7 +115,8 @@ method("adamax", {beta1 = 0.9, beta2 = 0.999, epsilon = 1e-38}, function(x, grad
    x:addcdiv(-(c.learningRate or 0.002) / (1 - c.beta1 ^ state.t), state.m, state.u)
 end)
 
--- asgd: averages the parameters from step t0 on. The average is the third result.
+-- asgd: averaged gradient descent. From step t0 on, the average of the parameters is updated; it is
+-- returned as the third result.
 method("asgd", {eta0 = 1e-4, lambda = 1e-4, alpha = 0.75, t0 = 1e6}, function(x, gradient, c, state)
    state.t = state.t or 0
    state.eta_t = state.eta_t or c.eta0
@@ -160,8 +161,8 @@ for name, fn in pairs(searches) do M[name] = fn end
 for name, fn in pairs(require "tlua.torch7.optim_population") do M[name] = fn end
 for name, class in pairs(require "tlua.torch7.optim_records") do M[name] = class end
 
--- Wraps each optimizer to check the function that a program passes to it, and the results of this
--- function.
+-- Wraps each optimizer so that it checks the function that a program passes to it, and the results
+-- of this function.
 for name, fn in pairs(M) do
    if type(fn) == "function" and name ~= "polyinterp" and name ~= "lswolfe" then
       local no_gradient = name == "de" or name == "cmaes" or name == "FistaLS"

@@ -30,7 +30,8 @@ function Matrix:zero()
    return self
 end
 
--- Converts a class, which is given as a number or as the scores of all classes, to a number.
+-- Converts a class to its number. The class is given as a number or as a tensor with the scores of
+-- all classes.
 local function class_of(value)
    if type(value) == "number" then return math.tointeger(value) end
    if value:nElement() == 1 then return math.tointeger(value:view(-1)[1]) end
@@ -83,7 +84,8 @@ function Matrix:matthewsCorrelation()
    return result
 end
 
---- Returns two rates for each class: false acceptance and false rejection.
+--- Returns two rates for each class, as two tensors: the rate of false acceptance and the rate of
+--- false rejection.
 function Matrix:farFrr()
    local all = self.mat:sum()
    local far, frr = torch.zeros(self.nclasses):float(), torch.zeros(self.nclasses):float()
@@ -97,7 +99,7 @@ end
 
 function Matrix:__tostring__()
    self:updateValids()
-   -- each count has at least 8 columns, as in Torch7
+   -- Each number is printed with at least 8 columns, as in Torch7.
    local most, rows = self.mat:max(), {}
    local cell = ("%%%dd"):format(math.max(8, 1 + math.ceil(math.log(math.max(most, 1), 10))))
    local named = self.classes and self.classes[1] ~= nil
@@ -112,7 +114,7 @@ function Matrix:__tostring__()
       .. " + average rowUcol correct (VOC measure): %.14g%% \n + global correct: %.14g%%"):format(
       table.concat(rows), self.averageValid * 100, self.averageUnionValid * 100,
       self.totalValid * 100)
-   -- the rate of a class without samples is nan, which C prints with a sign
+   -- A class without samples has the rate nan, which C prints as "-nan". The sign is removed.
    return (text:gsub("%-nan%%", "nan%%"))
 end
 
@@ -189,8 +191,8 @@ function Logger:setlogscale(...)
    return self
 end
 
---- Draws the columns and returns the logger. The drawing is written to the log's name with `.svg`
---- appended, and is in the field `figure`.
+--- Draws the columns as curves and returns the logger. The drawing is in the field `figure`, and is
+--- written to the log's name with `.svg` appended.
 function Logger:plot()
    local curves = {}
    for i, values in ipairs(self.symbols) do

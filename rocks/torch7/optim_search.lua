@@ -7,8 +7,9 @@ local M = {}
 
 -- Interpolation -----------------------------------------------------------------------------------
 
--- Returns the position of the minimum of the cubic through two points with given derivatives, or
--- the midpoint if the cubic has no minimum.
+-- Returns the position of the minimum of the cubic through two points. A point is {position, value,
+-- derivative}. If the cubic has no minimum, the result is the midpoint. The result is between `low`
+-- and `high`.
 local function cubic(a, b, low, high)
    if a[1] > b[1] then a, b = b, a end
    local d1 = a[3] + b[3] - 3 * (a[2] - b[2]) / (a[1] - b[1])
@@ -19,7 +20,7 @@ local function cubic(a, b, low, high)
    return math.min(math.max(t, low), high)
 end
 
--- Fits a polynomial to given values and derivatives. Returns the coefficients.
+-- Fits a polynomial to points with known values or derivatives. Returns the coefficients.
 local function fit(points)
    local rows, right, n = {}, {}, 0
    for _, p in ipairs(points) do n = n + (p[2] and 1 or 0) + (p[3] and 1 or 0) end
@@ -38,7 +39,7 @@ local function fit(points)
 end
 
 --- Returns the position of the minimum of a polynomial through points. Each row has a position, a
---- value and a derivative; NaN means that one of these is unknown.
+--- value and a derivative. NaN stands for an unknown value or derivative.
 ---@param points Tensor
 ---@param low? number
 ---@param high? number
@@ -74,8 +75,9 @@ end
 
 -- Line search -------------------------------------------------------------------------------------
 
---- Finds a step along d that fulfils the strong Wolfe conditions, and moves x by it. Returns the
---- loss, the gradient, x, the step size and the number of evaluations.
+--- Finds a step along d that fulfils the strong Wolfe conditions, and moves x by this step. `f` and
+--- `g` are the loss and the gradient at x. Returns the loss, the gradient, x, the step size and the
+--- number of evaluations.
 ---@param opfunc fun(x: Tensor): number, Tensor
 ---@param x Tensor
 ---@param t number  the step size to try first
@@ -128,7 +130,8 @@ end
 
 -- Methods -----------------------------------------------------------------------------------------
 
--- Computes the direction of L-BFGS by the two-loop recursion over changes of x and of the gradient.
+-- Returns the direction of L-BFGS by the two-loop recursion. `steps` and `changes` are the last
+-- changes of x and of the gradient.
 local function direction(g, steps, changes)
    local q, alphas = g * -1, {}
    for i = #steps, 1, -1 do
@@ -234,9 +237,9 @@ function M.cg(opfunc, x, config, state)
    return x, losses, count
 end
 
---- Minimises f(x) + g(x) by FISTA; f must be smooth. f(x, "dx") returns the loss and its gradient,
---- and g(x) returns only a loss. pl(x, L) makes a proximal step for g in place. Returns x and the
---- history.
+--- Minimises f(x) + g(x) by FISTA, where f must be smooth. f(x, "dx") returns the loss and its
+--- gradient, and g(x) returns only a loss. pl(x, L) makes a proximal step for g, in place. Returns
+--- x and a list of the steps.
 function M.FistaLS(f, g, pl, xinit, params)
    params = params or {}
    local L, step = params.L or 0.1, params.Lstep or 1.5

@@ -133,7 +133,8 @@ end
 
 function M.tmpname() return os.tmpname() end
 
---- Returns the path of the running file, or of a file in the same folder.
+--- Without a name, returns the path of the running file. With a name, returns the path of the file
+--- of this name in the same folder.
 function M.thisfile(name)
    local path = debug.getinfo(2, "S").source:match "^@(.*)$"
    if not path then return nil end
@@ -146,7 +147,8 @@ function M.dofile(name)
    return _G.dofile(path and M.concat(M.dirname(path), name) or name)
 end
 
---- Returns the path of a program in the folders of PATH; nil if there is none.
+--- Searches the folders of PATH for a program, and returns the program's path. Returns nil if no
+--- program is found.
 ---@param ... string  names; the first one that is found is used
 ---@return string? path
 function M.findprogram(...)

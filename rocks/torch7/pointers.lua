@@ -1,6 +1,7 @@
 -- pointers.lua - the pointers that tensor:data() and storage:data() return. They are used like
 -- LuaJIT's pointers to numbers: p[i] is an element, counted from 0, and p + n is another pointer.
--- Unlike LuaJIT's, they keep the memory alive and refuse positions outside the storage.
+-- Unlike LuaJIT's pointers, they keep the memory alive and raise an error for positions outside the
+-- storage.
 
 local torch = require "tlua"
 local types = require "tlua.torch7.types"
@@ -10,8 +11,8 @@ local field, methods = types.field, types.methods
 local M = {}
 local pointer = {}
 
--- Maps pointers to their storages and positions. They cannot be fields, since p[i] reads an
--- element.
+-- These tables map pointers to their storages and positions. A pointer has no fields for them,
+-- since p[i] reads an element.
 local storages, positions = setmetatable({}, {__mode = "k"}), setmetatable({}, {__mode = "k"})
 
 local function point(elements, position)
@@ -27,7 +28,7 @@ end
 ---@return table
 function M.to(x, offset) return point(torch._storage_view(x, false), offset) end
 
--- Returns the position, from 1, of a pointer's element i in the storage.
+-- Returns the position in the storage, counted from 1, of element i of a pointer.
 local function position_of(self, i)
    local whole = math.tointeger(i)
    if not whole then
@@ -52,7 +53,7 @@ function pointer:__newindex(i, value)
    methods.fill_(torch.select(storages[self], 1, position_of(self, i)), value)
 end
 
--- Returns a pointer that is n elements further on. It can also reach only elements of the storage.
+-- Returns the pointer p + n or n + p. Like p, it can reach only the elements of the storage.
 local function moved(self, n)
    if not storages[self] then self, n = n, self end
    if not math.tointeger(n) then

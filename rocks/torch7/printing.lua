@@ -1,5 +1,5 @@
--- printing.lua - prints tensors as Torch7 did: in rows of columns with equal widths. If the numbers
--- are large or small, a common factor precedes the rows.
+-- printing.lua - prints tensors as Torch7 did, with columns of equal width. If the numbers are very
+-- large or small, they are divided by a common factor, which is printed above the rows.
 
 local torch = require "tlua"
 local types = require "tlua.torch7.types"
@@ -8,8 +8,8 @@ local T, field, methods = torch, types.field, types.methods
 
 local line_width <const> = 80
 
--- Returns the number of digits before the decimal point, for example 1 for 1 to 9.99, 0 for 0.1 to
--- 0.99.
+-- Returns the number of digits before the decimal point of a number. For example, it is 1 for 1 to
+-- 9.99, 0 for 0.1 to 0.99 and -1 for 0.01 to 0.099.
 local function exponent(value)
    if value == 0 then return 1 end
    return math.floor(math.log(value, 10) + 1e-12) + 1

@@ -16,7 +16,8 @@ local Generator = classes.newmetatable("torch.Generator", nil, function()
 end)
 M.Generator = classes.getconstructortable "torch.Generator"
 
--- Separates a generator from the other arguments, if the first argument is one.
+-- If the first argument is a generator, returns tlua's generator and the other arguments. Otherwise
+-- returns nil and all arguments.
 local function split(first, ...)
    if type(first) == "table" and getmetatable(first) == Generator then
       return first.generator, ...
@@ -31,7 +32,7 @@ local function check_number(name, value)
    return value
 end
 
--- Fills a tensor by calling an in-place method of tlua.
+-- Fills a tensor with random numbers by calling tlua's in-place method `method`.
 local function fill(x, method, generator, ...)
    local args = {...}
    if generator then args[#args + 1] = {generator = generator} end
@@ -42,7 +43,7 @@ end
 local double = {dtype = "float64"}
 
 -- Declares a function that returns a random number, and a method that fills a tensor with random
--- numbers. `prepare` checks the arguments and fills in their defaults.
+-- numbers of the same distribution. `prepare` checks the arguments and fills in their defaults.
 local function distribution(name, method, prepare)
    M[name] = function(...)
       local function sample(generator, first, ...)
@@ -90,7 +91,8 @@ function types.Tensor:bernoulli(...) return bernoulli(self, split(...)) end
 local largest = {float64 = 2 ^ 53, float32 = 2 ^ 24, float16 = 2 ^ 11, uint8 = 255, int8 = 127,
    int16 = 32767, int32 = 2147483647, int64 = 2 ^ 53}
 
--- Fills x with integers from a to b, or from 1 to a.
+-- Fills x with random integers from a to b. If b is missing, they are from 1 to a, and if both are
+-- missing, from 1 to the largest value of the dtype.
 local function integers(x, generator, a, b)
    if a == nil then a, b = 1, largest[field(x, "dtype")] elseif b == nil then a, b = 1, a end
    a, b = math.tointeger(a), math.tointeger(b)

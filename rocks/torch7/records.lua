@@ -1,7 +1,7 @@
 -- records.lua - records the calls of layers. `updateOutput` runs a layer's function on detached
--- inputs and parameters, so that autograd records it; the two halves of `backward` compute
--- gradients from this record. The records of all layers in a container form a run, whose gradients
--- are computed in one pass.
+-- inputs and parameters, so that autograd records it. Both halves of `backward`, updateGradInput
+-- and accGradParameters, compute gradients from this record. The records of all layers in a
+-- container form a run, whose gradients are computed in one pass.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
@@ -13,7 +13,8 @@ local M = {}
 
 -- Trees: a tensor, or a table of trees ------------------------------------------------------------
 
--- Returns the keys of a table that are not positions, in ascending order; nil if there are none.
+-- Returns the keys of a table other than the positions 1 to n, in ascending order. Returns nil if
+-- there are none.
 local function names_of(tree, n)
    local count = 0
    for _ in next, tree do count = count + 1 end
@@ -29,8 +30,8 @@ end
 
 local function is_branch(tree) return type(tree) == "table" and not getmetatable(tree) end
 
---- Returns a copy of a tree with fn(value) in place of each value. In a table, values at positions
---- come first.
+--- Returns a copy of a tree of tables with fn(value) in place of each value that is not a table. fn
+--- is called first for the values at positions 1, 2 and so on, and then for the other keys.
 local function map(fn, tree)
    if not is_branch(tree) then return fn(tree) end
    local made, n = {}, #tree
@@ -69,10 +70,11 @@ local function version(x) return is_tensor(x) and field(x, "_version") or 0 end
 
 -- Runs --------------------------------------------------------------------------------------------
 
--- While a container computes its output, each layer's output is linked to the tensor that has its
--- autograd history, and the next layer continues this history. So the container's `backward` can
--- compute the gradients of all layers in one pass. If the container contains a module that defines
--- its own gradients, the run is not whole, and each module computes its gradients separately.
+-- While a container computes its output, `links` maps each layer's output to the tensor with the
+-- output's autograd history, and the next layer continues this history. So the container's
+-- `backward` can compute the gradients of all layers in one pass. If the container contains a
+-- module that defines its own gradients, the field `whole` of the run is false, and each module
+-- computes its gradients separately.
 
 local run -- the run that is being recorded; nil outside a container
 local ending = setmetatable({}, {__close = function() run = nil end})
@@ -81,12 +83,13 @@ local ending = setmetatable({}, {__close = function() run = nil end})
 -- they are not saved to files.
 local runs, records = setmetatable({}, {__mode = "k"}), setmetatable({}, {__mode = "k"})
 
--- The key is the function updateOutput of a module class whose calls belong to runs. The value has
--- methods of the class; a call belongs to no run if its module has replaced one of them.
+-- Maps the function updateOutput of a module class whose calls belong to runs to the gradient
+-- methods of this class. A module that has replaced one of these methods is excluded: its calls
+-- belong to no run.
 local members = {}
 local methods_of_gradients <const> = {"updateGradInput", "accGradParameters", "backward"}
 
---- Declares that calls of a class's modules belong to the run of their container.
+--- Declares that calls of a class's modules belong to the run of the container that calls them.
 ---@param class table
 ---@param passes? "forwards"|"backwards"  if the class is a container, the order in which it passes
 --- gradients to its modules
@@ -107,7 +110,8 @@ end
 local function leaf(x)
    if not is_tensor(x) then return x end
    local linked = run and run.links[x]
-   -- each layer gets its own view, because the gradient of this view is the layer's gradInput
+   -- Each layer gets its own view of the tensor, because the gradient of this view is the layer's
+   -- gradInput.
    if linked then return run.views and methods.view_as(linked, linked) or linked end
    local made = detach(x)
    if tlua.is_floating_point(made) then made.requires_grad = true end
@@ -124,7 +128,7 @@ local function forward_container(outer, module, input)
    call.leaves = map(function(x)
       if not is_tensor(x) then return x end
       for i = 1, n, 2 do
-         -- the same tensor twice would have only one gradient for both
+         -- If two inputs are the same tensor, autograd would compute only one gradient for both.
          if rawequal(before[i], x) then outer.whole = false end
       end
       before[n + 1], before[n + 2], n = x, links[x] or false, n + 2
@@ -158,7 +162,8 @@ function M.forward(module, input)
    return output
 end
 
---- Gives a result Torch7's type. A tensor without dimensions becomes a vector of one element.
+--- Converts a layer's result to Torch7's type. A tensor without dimensions becomes a vector of one
+--- element.
 local function result(value)
    if not is_tensor(value) then return value end
    if methods.dim(value) == 0 then value = tlua.unsqueeze(value, 1) end
@@ -208,7 +213,7 @@ for name in ([[output gradInput weight bias gradWeight gradBias last started cel
    userGradPrevCell _indices loss]]):gmatch "%S+" do no_option[name] = true end
 local deepest <const> = 4
 
--- The key under which a list of options contains the versions of tensors.
+-- In a list of options, the value at this key is a table with the versions of the tensors.
 local versions_key <const> = {}
 
 -- Returns the options of a layer, or the elements of an option that is a table.
@@ -280,11 +285,12 @@ local function note_outputs(self, made)
    for i = 1, #calls, 2 do
       local module = calls[i]
       if made.outputs[module] ~= nil then made.repeats = true end
-      -- stores the options of the last call, since earlier calls of the same layer may have changed
-      -- them
+      -- These are the options of the layer's last call. An earlier call of the same layer may have
+      -- had other options.
       made.outputs[module], made.options[module] = module.output, calls[i + 1].options
    end
-   if not made.passes then return end -- the modules of a graph are in its plan
+   -- The modules of a graph are in its plan, so they are not listed here.
+   if not made.passes then return end
    made.members[self] = copied(self.modules)
    for _, call in ipairs(made.containers) do
       made.members[call.module] = copied(call.module.modules)
@@ -338,7 +344,7 @@ end
 -- Records
 -- -------------------------------------------------------------------------------------------
 
---- Forgets the record of a module's last call.
+--- Drops the records of a module's last call.
 function M.forget(self) records[self], runs[self] = nil, nil end
 
 local function parameter(self, name)
@@ -350,9 +356,9 @@ end
 function M.has_parameters(self) return parameter(self, "weight") or parameter(self, "bias") end
 
 --- Maps the function `compute` of a layer to a function that adds the gradients of the layer's
---- parameters, times `scale`, to the layer's sums. Its arguments are the input and the gradient of
---- the output, without autograd history. A run calls this function because it is cheaper than to
---- get gradients from autograd and add them.
+--- parameters, times `scale`, to the layer's gradWeight and gradBias. Its arguments are the input
+--- and the gradient of the output, without autograd history. A run calls this function because it
+--- is cheaper than to get gradients from autograd and add them.
 ---@type table<function, fun(self: table, x: Tensor, g: Tensor, scale: number)>
 M.accumulate = {}
 
@@ -372,7 +378,8 @@ local function has_duplicates(list)
    return false
 end
 
--- Returns the detached inputs for a layer's function.
+-- Returns the tensors on which a layer's function runs: detached copies of the inputs, which share
+-- the inputs' memory.
 local function leaves_of(made, input)
    if made.input ~= nil then return leaf(input) end
    if not run or run.passes or not has_duplicates(made.inputs) then return map(leaf, input) end
@@ -416,8 +423,8 @@ end
 
 local once_more = setmetatable({}, {__close = function() M.again = false end})
 
---- Calls a function that records a call a second time. Meanwhile, modules draw no new random
---- numbers and do not change their states.
+--- Calls a function fn that repeats a call which has been recorded before. Meanwhile, modules draw
+--- no new random numbers and do not change their states, so that the result is the same.
 function M.once_more(fn, ...)
    local outer = run
    local _ <close> = once_more
@@ -427,8 +434,8 @@ function M.once_more(fn, ...)
    return made
 end
 
---- Returns the record of a layer's last call if it belongs to this input and these parameters and
---- has its autograd history. Otherwise records the call again.
+--- Returns the record of a layer's last call. The record must belong to this input and these
+--- parameters and must still have its autograd history. Otherwise the call is recorded again.
 ---@param self table
 ---@param input any
 ---@return table record
@@ -443,7 +450,8 @@ end
 
 -- Gradients ---------------------------------------------------------------------------------------
 
--- Raises an error about a gradient, which `name` names, or its position in gradOutput.
+-- Raises an error about a gradient. `name` is the gradient's name in the message, or its position
+-- in gradOutput.
 local function refuse_gradient(name, expected, got)
    if type(name) == "number" then name = "gradOutput " .. name end
    tlua.raise(("backward: %s: expected %s, got %s"):format(name, expected, got))
@@ -469,7 +477,7 @@ M.gradient_like = gradient_like
 
 -- Appends the outputs that have an autograd history to the list `kept`, and their gradients to
 -- `grads`. A table of gradients has the same keys as the table of outputs. `n` is the number of
--- tensors before the call; the new number is returned.
+-- tensors visited before the call. Returns the number visited after it.
 local function pair_gradients(output, g, kept, grads, n)
    if is_tensor(output) then
       n = n + 1
@@ -491,7 +499,7 @@ local function pair_gradients(output, g, kept, grads, n)
    return n
 end
 
--- Returns the gradient of each leaf; nil for a leaf without a gradient.
+-- Returns a list with the gradient of each leaf; nil stands for a leaf without a gradient.
 local function gradients(output, leaves, gradOutput, retain)
    if gradOutput == nil then
       tlua.raise "backward: gradOutput: expected a tensor or a table, got nil"
@@ -519,8 +527,8 @@ local function parameter_leaves(made, into)
    return into
 end
 
--- Returns the gradients of a call's inputs, which begin at position `at` of a list, and the
--- position after them.
+-- Returns the gradients of a call's inputs, in the shape of the inputs. They begin at position `at`
+-- of `list`. Also returns the position after them.
 local function input_gradients(made, list, at)
    return map(function(x)
       if not is_tensor(x) then return x end
@@ -535,8 +543,8 @@ local function add_gradient(sum, gradient, scale)
    if scale == 1 then tlua.add_(sum, gradient) else tlua.add_(sum, gradient, {alpha = scale}) end
 end
 
--- Adds the gradients of a call's parameters, which begin at position `at` of a list, to a layer's
--- sums. Returns the position after them.
+-- Adds the gradients of a call's parameters, times `scale`, to the layer's gradWeight and gradBias.
+-- They begin at position `at` of `list`. Returns the position after them.
 local function add_gradients(self, made, list, at, scale)
    if made.weight_leaf then
       add_gradient(self.gradWeight, list[at], scale)
@@ -556,7 +564,7 @@ function M.grad_input(self, input, gradOutput)
    return (input_gradients(made, list, 1))
 end
 
---- Adds the gradients of a layer's parameters, times `scale`, to the layer's sums.
+--- Adds the gradients of a layer's parameters, times `scale`, to gradWeight and gradBias.
 function M.add_gradients(self, input, gradOutput, scale)
    local made = M.record_of(self, input)
    local list = gradients(made.output, parameter_leaves(made, {}), gradOutput, true)
@@ -574,7 +582,9 @@ end
 --- Computes all gradients of a layer in one pass, and returns the gradients of its inputs.
 function M.backward(self, input, gradOutput, scale)
    local made = M.record_of(self, input)
-   local retain = made.run ~= nil -- keeps the history, because later layers of a run share it
+   -- The history is kept if the layer belongs to a run, because later layers of the run share the
+   -- history.
+   local retain = made.run ~= nil
    local list = gradients(made.output, parameter_leaves(made, wanted(made.leaves, {})), gradOutput,
       retain)
    if not retain and #list > 0 then made.spent = true end
@@ -598,8 +608,8 @@ local function is_current(self, made, input)
    return true
 end
 
--- Sets gradInput of modules, in the order in which containers pass gradients to them. A module that
--- is called several times keeps the gradient that it receives last.
+-- Sets the field gradInput of modules, in the order in which containers pass gradients to them. So
+-- a module that is called several times ends with the gradient that it receives last.
 local function set_gradients(steps, passes, given)
    local n, backwards = #steps, passes == "backwards"
    for i = 1, n do
@@ -611,8 +621,8 @@ local function set_gradients(steps, passes, given)
    end
 end
 
---- Computes the gradients of all layers of a container in one pass, if nothing has changed since
---- the last run.
+--- Computes the gradients of all layers of a container in one pass. Returns false without computing
+--- anything if a module or tensor has changed since the last call of the container.
 ---@param self table
 ---@param input any
 ---@param gradOutput any

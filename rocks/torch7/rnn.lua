@@ -1,5 +1,6 @@
--- rnn.lua - the package rnn, whose modules are fields of Torch7's nn. It has recurrent modules,
--- each of whose calls is a step of a sequence, and modules and criterions for whole sequences.
+-- rnn.lua - the package rnn, whose modules are fields of Torch7's nn. It has recurrent modules, for
+-- which each call is a step of a sequence. It also has modules and criterions that take whole
+-- sequences.
 
 local nn = require "tlua.torch7.nn"
 

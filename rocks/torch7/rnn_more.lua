@@ -25,8 +25,8 @@ end
 
 -- SeqLSTMP ----------------------------------------------------------------------------------------
 
--- SeqLSTMP: a SeqLSTM with hiddensize cells whose output at each step is projected by `weightO`
--- (hiddensize, outputsize). The gates see the projected output.
+-- SeqLSTMP: a SeqLSTM with `hiddensize` cells. At each step, the matrix `weightO` (hiddensize,
+-- outputsize) projects its output, and the gates of the next step take the projected output.
 local SeqLSTMP = base.layer("SeqLSTMP", nil, nil, "nn.SeqLSTM")
 
 function SeqLSTMP:__init(inputsize, hiddensize, outputsize)
@@ -55,7 +55,8 @@ end
 
 local names <const> = {"weight", "bias", "weightO"}
 
--- Computes a sequence on tensors that record its gradients, and stores these tensors.
+-- Computes the output for a sequence with gradients enabled, and stores the tensors that
+-- `gradients` needs.
 local function record(self, input)
    local made = {input = input, versions = {records.version(input)}, leaves = {}}
    made.leaves[1] = records.leaf(input)
@@ -130,8 +131,8 @@ end
 
 -- RecLSTM and RecGRU ------------------------------------------------------------------------------
 
--- Defines a recurrent module. Its step module has the same parameters as a layer for whole
--- sequences.
+-- Defines a recurrent module, which takes one step per call. Its parameters have the layout of the
+-- layer for whole sequences (SeqLSTM or SeqGRU), so that parameters can be copied.
 local function define_step(name, step_name, n_gates, n_states, step)
    local Step = base.layer(step_name, nil, function(self, x, weight, bias)
       local n, m = self.inputsize, self.outputsize
@@ -174,7 +175,8 @@ define_step("RecGRU", "StepGRU", 3, 1, sequences.gru)
 
 -- LinearRNN and LookupRNN -------------------------------------------------------------------------
 
--- Defines a Recurrence: transfer(merge(input layer, linear layer of the previous output)).
+-- Defines a Recurrence whose step computes transfer(merge(a, b)). a is the result of the input
+-- layer, and b the result of a linear layer for the previous output.
 local function define_simple(name, n_input_dims, input_layer)
    local class = base.layer(name, nil, nil, "nn.Recurrence")
    function class:__init(inputsize, outputsize, transfer, merge)
@@ -194,7 +196,7 @@ define_simple("LookupRNN", 0, nn.LookupTable)
 
 -- MuFuRu ------------------------------------------------------------------------------------------
 
--- The operations that combine the previous state and the new feature.
+-- MuFuRu combines the previous state h and the new feature v by these operations.
 local operations <const> = {
    keep = function(h) return h end,
    replace = function(_, v) return v end,
@@ -206,8 +208,8 @@ local operations <const> = {
    min = T.minimum,
 }
 
--- Maps {state, feature, scores of the operations} to the next state: the mean of the operations'
--- results, weighted by the softmax of the scores.
+-- Maps {state, feature, scores of the operations} to the next state. The next state is the mean of
+-- the operations' results, weighted by the softmax of the scores.
 local Mix = base.layer("MuFuRuMix", "ops", function(self, x)
    local h, v = x[1], x[2]
    local size = field(x[3], "shape")
@@ -224,7 +226,8 @@ local Mix = base.layer("MuFuRuMix", "ops", function(self, x)
 end)
 
 -- MuFuRu: the multi-function recurrent unit (Weissenborn and Rocktaeschel, 2016,
--- https://arxiv.org/abs/1606.03002). With the operations keep and replace it is much like a GRU.
+-- https://arxiv.org/abs/1606.03002). With only the operations keep and replace it is similar to a
+-- GRU.
 local MuFuRu = base.layer("MuFuRu", nil, nil, "nn.GRU")
 function MuFuRu:__init(inputSize, outputSize, ops, rho)
    ops = ops or {"keep", "replace", "mul", "diff", "forget", "sqrt_diff", "max", "min"}
@@ -244,7 +247,7 @@ function MuFuRu:buildModel()
    local n, m = self.inputSize, self.outputSize
    local reset = sequence(beside(nn.ParallelTable, nn.Linear(n, m), nn.Linear(m, m)),
       nn.CAddTable(), nn.Sigmoid())
-   -- maps {input, state, reset gate} to the feature
+   -- This module maps {input, state, reset gate} to the feature.
    local feature = sequence(beside(nn.ConcatTable, nn.SelectTable(1),
       sequence(nn.NarrowTable(2, 2), nn.CMulTable())), nn.JoinTable(1, 1), nn.Linear(n + m, m),
       nn.Sigmoid())
@@ -260,10 +263,10 @@ end
 
 -- NormStabilizer ----------------------------------------------------------------------------------
 
--- NormStabilizer: returns its input, and adds the gradients of a penalty to the gradients. The
--- penalty is beta times the mean over the batch of (|h[t]| - |h[t - 1]|)^2, summed over steps
--- (Krueger and Memisevic, 2015, https://arxiv.org/abs/1511.08400). For rows whose norm is zero, the
--- penalty has no gradient.
+-- NormStabilizer: returns its input. In the backward pass it adds the gradient of a penalty to the
+-- gradient. The penalty is beta times the mean over the batch of (|h[t]| - |h[t - 1]|)^2, summed
+-- over steps (Krueger and Memisevic, 2015, https://arxiv.org/abs/1511.08400). For rows whose norm
+-- is zero, the penalty has no gradient.
 local NormStabilizer = base.layer("NormStabilizer", nil, nil, "nn.AbstractRecurrent")
 function NormStabilizer:__init(beta, rho)
    steps.Abstract.__init(self, rho or 9999)
@@ -359,8 +362,9 @@ end
 -- VariableLength ----------------------------------------------------------------------------------
 
 -- VariableLength: takes a table of sequences (steps, ...) of different lengths. It pads them with
--- zeros to a batch (steps, batch, ...) for a module that masks steps. It returns a table of
--- outputs, each as long as its input; with lastOnly, a tensor of the outputs of the last steps.
+-- zeros to one batch (steps, batch, ...), which it passes to a module that masks steps. It returns
+-- a table of outputs, each as long as its input sequence. With `lastOnly`, it returns a tensor with
+-- each sequence's output at its last step.
 local VariableLength = base.layer("VariableLength", nil, nil, "nn.Decorator")
 function VariableLength:__init(seqrnn, lastOnly)
    check_module("VariableLength", "seqrnn", seqrnn)
@@ -415,7 +419,8 @@ function VariableLength:updateOutput(input)
    return self.output
 end
 
--- Returns the gradient for the output of the padded batch.
+-- Returns the gradient of the padded batch's output, made from the gradients of the sequences'
+-- outputs.
 local function padded_gradient(self, gradOutput)
    local size = field(self.module.output, "shape")
    local grad = T.zeros(size, {dtype = field(self.module.output, "dtype"),

@@ -12,13 +12,14 @@ local records = require "tlua.torch7.records"
 local field, is_tensor, methods = types.field, types.is_tensor, types.methods
 local T = tlua
 
--- NCEModule: takes {input (batch, inputSize), target (batch)}. It returns the model's probabilities
--- of the targets (batch) and of the noise (batch, k), and the noise distribution's probabilities of
--- both. In evaluation with `normalized` it returns the probabilities of all classes, or their
--- logarithms with `logsoftmax`. With `batchnoise`, the default, all rows share k classes of noise.
+-- NCEModule: takes {input (batch, inputSize), target (batch)}. In training, it draws k classes of
+-- noise. It returns the model's probabilities of the targets (batch) and of the noise (batch, k),
+-- and the noise distribution's probabilities of the targets and of the noise. In evaluation with
+-- `normalized`, it returns the probabilities of all classes, or with `logsoftmax` their logarithms.
+-- With `batchnoise`, the default, all rows share the k classes.
 local NCEModule
 
--- Returns the classes drawn as noise: (k) shared by the batch, or (batch, k).
+-- Returns the classes that are drawn as noise: (k) if the batch shares them, otherwise (batch, k).
 local function draw(self, rows)
    if records.again and self._noise then return self._noise end
    local n = self.batchnoise and self.k or rows * self.k
@@ -27,8 +28,8 @@ local function draw(self, rows)
    return self._noise
 end
 
--- Divides target and noise by the normalization constant. If the constant is not positive, it is
--- estimated from the first batch.
+-- Divides the exponentials of the scores of targets and noise by the normalization constant Z.
+-- While Z is not positive, it is not yet known, and it is estimated from this batch.
 local function normalize(self, target, noise)
    if self.Z[1] <= 0 then
       local mean = T.mean(T.detach(noise))
@@ -94,7 +95,7 @@ end
 function NCEModule:reset(stdv)
    stdv = stdv or 1 / math.sqrt(self.weight:size(2))
    self.weight:uniform(-stdv, stdv)
-   -- with this bias, the softmax is nearly normalized from the beginning
+   -- With this bias, the sum of the exponentials of the scores is near 1 from the beginning.
    self.bias:fill(-math.log(self.bias:size(1)))
    return self
 end
@@ -113,7 +114,7 @@ function NCEModule:type(name, memo)
    local unigrams = self.unigrams
    self.unigrams, self._noise = nil, nil
    nn.Linear.type(self, name, memo)
-   -- keeps the dtype of the probabilities, because sampling uses double precision
+   -- The probabilities of the noise keep their dtype, because sampling uses double precision.
    self.unigrams = unigrams
    return self
 end
@@ -123,8 +124,9 @@ function NCEModule:clearState()
    return nn.Linear.clearState(self)
 end
 
--- NCECriterion: computes the negative log probability of guessing right where each class came from:
--- the targets from the data, and the other classes from the noise.
+-- NCECriterion: for each class it computes the probability that the class came from the data and
+-- not from the noise. The loss is the negative log probability of the truth: targets came from the
+-- data, the other classes from the noise.
 local tiny <const> = 1e-7
 
 local NCECriterion = base.layer("NCECriterion", nil, function(self, x)

@@ -20,8 +20,8 @@ local Abstract = base.layer("AbstractSequencer", nil, nil, "nn.Container")
 
 local modes = {both = true, eval = true, train = true, neither = true}
 
---- Sets when a sequence continues the previous one: "both" (the default), "eval", "train" or
---- "neither".
+--- Sets whether a sequence continues the previous one: in evaluation and training ("both", the
+--- default), in one of them ("eval" or "train"), or never ("neither").
 function Abstract:remember(mode)
    mode = mode or "both"
    if not modes[mode] then
@@ -38,7 +38,8 @@ local function remembers(self)
    return mode == "both" or mode == (self.train == false and "eval" or "train")
 end
 
--- Returns a module that has the methods of AbstractRecurrent; wraps the given module if necessary.
+-- Returns a module that has the methods of AbstractRecurrent. A module without these methods is
+-- wrapped in a Recursor.
 local function recurrent(name, module)
    check_module(name, "module", module)
    return classes.isTypeOf(module, "nn.AbstractRecurrent") and module or nn.Recursor(module)
@@ -168,25 +169,26 @@ local function reversed(list)
    return made
 end
 
--- Returns the inputs of both directions. BiSequencerLM leaves out the inputs that a step must not
--- see.
+-- Returns the inputs for the forward direction and for the backward direction. BiSequencerLM leaves
+-- out the inputs that a step must not see.
 function Bi:split(input) return input, reversed(input) end
 
--- Returns the pairs of outputs of both directions, which the merge module takes.
+-- Returns, for each step, the pair of the outputs of both directions. The merge module takes these
+-- pairs.
 function Bi:pair(forward, backward)
    local pairs_, n = {}, #forward
    for t = 1, n do pairs_[t] = {forward[t], backward[n + 1 - t]} end
    return pairs_
 end
 
--- Converts the gradients of the pairs to the gradients of the outputs of both directions.
+-- Converts the gradients of the pairs to the gradients of the outputs of each direction.
 function Bi:unpair(grads)
    local forward, backward, n = {}, {}, #grads
    for t, g in ipairs(grads) do forward[t], backward[n + 1 - t] = g[1], g[2] end
    return forward, backward
 end
 
--- Adds the gradients of both directions to the gradients of the inputs.
+-- Returns the gradients of the inputs: the sums of the gradients from both directions.
 function Bi:join(forward, backward)
    local made, n = {}, #forward
    for t = 1, n do made[t] = sum(forward[t], backward[n + 1 - t]) end
@@ -213,8 +215,8 @@ for _, method in ipairs {"updateGradInput", "accGradParameters", "backward"} do
    end
 end
 
--- BiSequencerLM: at step t, one direction has seen the inputs before t, and the other those after
--- t.
+-- BiSequencerLM: a bidirectional sequencer for language models. At step t, one direction has seen
+-- the inputs before t, and the other direction has seen the inputs after t.
 local BiLM = base.layer("BiSequencerLM", nil, nil, "nn.BiSequencer")
 function BiLM:split(input)
    local n = #input
@@ -243,9 +245,9 @@ end
 
 -- Masks -------------------------------------------------------------------------------------------
 
--- Returns a bool tensor (rows) that marks the masked rows of an input. These are the rows that the
--- user has set by setZeroMask, or else the rows of the first tensor whose elements are all zero.
--- For an input without a batch, the result has no dimensions.
+-- Returns a bool tensor (rows) that marks the masked rows of an input. If the user has called
+-- setZeroMask, these are the rows of its mask. Otherwise they are the rows of the first tensor
+-- whose elements are all zero. For an input without a batch, the result has no dimensions.
 local function zero_rows(self, input)
    local x = T.detach(steps.first_tensor(input))
    local n = #field(x, "shape")
@@ -300,7 +302,8 @@ function MaskZero:__init(module, nInputDim)
    self.module = module
    if math.type(nInputDim) then self.nInputDim = nInputDim else self.v1 = nInputDim or false end
 end
---- Sets the masked rows, which are marked by 1 in a ByteTensor (rows); false disables the mask.
+--- Sets the masked rows, which have 1 in the ByteTensor `zeroMask` (rows). `false` disables the
+--- mask.
 function MaskZero:setZeroMask(zeroMask)
    self.zeroMask = zeroMask or false
    return Module.setZeroMask(self, zeroMask)
@@ -410,13 +413,14 @@ function SequencerCriterion:getStepCriterion(step)
    return self.clones[step]
 end
 
---- Sets the mask (steps, batch), whose rows go to the criterions of the steps; false disables it.
+--- Sets the mask (steps, batch). Each step's criterion gets the mask's row for this step. `false`
+--- disables the mask.
 function SequencerCriterion:setZeroMask(zeroMask)
    self.zeroMask = zeroMask or false
    return self
 end
 
--- Returns the criterion for a step with the step's mask.
+-- Returns the criterion for a step, after passing the step's row of the mask to it.
 local function masked_step(self, step)
    local criterion = self:getStepCriterion(step)
    if self.zeroMask ~= nil and criterion.setZeroMask then
@@ -470,7 +474,7 @@ end
 -- SeqReverseSequence: reverses a tensor along a dimension.
 base.layer("SeqReverseSequence", "dim", function(self, x) return T.flip(x, {self.dim}) end)
 
--- Returns a bool tensor (steps, batch, 1) that marks the steps that are not masked.
+-- Returns a bool tensor (steps, batch, 1) that is true for the steps that are not masked.
 local function kept_steps(self, name, size)
    local given = field(self.zeroMask, "shape")
    if #given ~= 2 or given[1] ~= size[1] or given[2] ~= size[2] then
@@ -480,8 +484,8 @@ local function kept_steps(self, name, size)
    return T.eq(T.unsqueeze(self.zeroMask, 3), 0)
 end
 
--- Maps a layer to the states of its last call, with their autograd history: `first` has those
--- before the first step, which are leaves, and `last` has those after the last step.
+-- Maps a layer to the states of its last call, with their autograd history. `first` has the states
+-- before the first step, which are leaves, and `last` has the states after the last step.
 local calls = setmetatable({}, {__mode = "k"})
 
 -- Computes the gradients of a layer whose first or last states are shared with other layers, as in
@@ -546,9 +550,10 @@ local function define_gradients(class)
 end
 
 -- Defines a layer that computes each step of a sequence (step, batch, size) by the function `step`.
--- The function's arguments are the projected input, the list of states, and the part of the weight
--- for the output; its results are the next states. A layer with a `projection`, a matrix
--- (hiddensize, outputSize), multiplies the first state by the projection to get a step's output.
+-- The arguments of this function are the product of input and weight, the list of states, the rows
+-- of the weight for the previous output, and the number of cells. The results of the function are
+-- the next states. A layer with a `projection`, a matrix (hiddensize, outputSize), multiplies the
+-- first state by the projection to get a step's output.
 local function define(name, n_gates, n_states, step)
    local class = base.layer(name, nil, function(self, x, weight, bias)
       return self:run(x, weight, bias)
@@ -604,7 +609,8 @@ local function define(name, n_gates, n_states, step)
       base.parameters(self, {inputSize + outputSize, n_gates * outputSize}, {n_gates * outputSize})
    end
 
-   -- Returns the states before the first step: zeros, or the states after the previous sequence.
+   -- Returns the states before the first step. They are the states after the previous sequence if
+   -- the layer remembers them, and zeros otherwise.
    function class:start(rows, x)
       if records.again and self.started then return self.started end
       local made, given = {}, remembers(self) and self.last or {}
@@ -626,22 +632,22 @@ local function define(name, n_gates, n_states, step)
    function class:reset()
       self.bias:zero()
       self.weight:normal(0, 1 / math.sqrt(self.inputSize + self.outputSize))
-      -- an LSTM learns sooner if it forgets little at first, so the bias of the forget gate is
-      -- positive
+      -- The bias of the forget gate is positive, because an LSTM learns sooner if it forgets little
+      -- at first.
       if name == "SeqLSTM" then
          self.bias:narrow(1, self.outputSize + 1, self.outputSize):fill(1)
       end
       return self
    end
    class.remember = function(self, mode) return Abstract.remember(self, mode) end
-   --- Sets the states to zero at masked steps. A step is masked if setZeroMask says so or its
-   --- inputs are zeros.
+   --- Makes the layer set the states to zero at masked steps. The mask of setZeroMask marks these
+   --- steps; without a mask, a step is masked if its inputs are zeros.
    function class:maskZero()
       self.maskzero = true
       return self
    end
-   --- Sets the masked steps, which are marked by 1 in a ByteTensor (steps, batch); false disables
-   --- the mask.
+   --- Sets the masked steps, which have 1 in the ByteTensor `zeroMask` (steps, batch). `false`
+   --- disables the mask.
    function class:setZeroMask(zeroMask)
       self.zeroMask = zeroMask or nil
       return self
@@ -676,7 +682,7 @@ local SeqLSTM = define("SeqLSTM", 4, 2, lstm)
 function SeqLSTM:toFastLSTM()
    local n, m = self.inputSize, self.outputSize
    local made = nn.FastLSTM(n, m):type(self:type())
-   -- FastLSTM has the order input gate, new content, forget gate, output gate
+   -- The gates of FastLSTM are in the order input gate, new content, forget gate, output gate.
    for place, gate in ipairs {1, 4, 2, 3} do
       local function rows(x) return x:narrow(1, (place - 1) * m + 1, m) end
       local columns = self.weight:narrow(2, (gate - 1) * m + 1, m)
@@ -698,7 +704,8 @@ local function gru(gates, states, weight, n)
 end
 define("SeqGRU", 3, 1, gru)
 
--- SeqBRNN: has a SeqLSTM for each direction.
+-- SeqBRNN: a bidirectional layer with a SeqLSTM for each direction, whose outputs the module
+-- `merge` combines.
 local SeqBRNN = base.layer("SeqBRNN", nil, nil, "nn.Sequential")
 function SeqBRNN:__init(inputSize, outputSize, batchFirst, merge)
    Container.__init(self)

@@ -59,8 +59,9 @@ for _, name in ipairs {"forget", "remember", "setOutputStep", "maxBPTTstep", "se
    end
 end
 
--- Collects what the copies of a module share: parameters, their gradients, running averages, and
--- recurrent modules, which store the states of all steps themselves.
+-- Collects in `shared` the objects that the copies of a module share with it: parameters, their
+-- gradients, running averages, and recurrent modules. Recurrent modules are shared because they
+-- store the states of all steps themselves.
 local function collect_shared(module, shared)
    if classes.isTypeOf(module, "nn.AbstractRecurrent") then
       shared[module] = module
@@ -77,7 +78,8 @@ local function collect_shared(module, shared)
    for _, inner in ipairs(rawget(module, "modules") or {}) do collect_shared(inner, shared) end
 end
 
---- Returns a copy that shares parameters, their gradients and recurrent modules with the original.
+--- Returns a copy of the module for another step. It shares parameters, their gradients and
+--- recurrent modules with the original.
 function Module:stepClone()
    local shared = {}
    collect_shared(self, shared)
@@ -109,13 +111,15 @@ function Abstract:__init(rho)
    self.gradInputs, self.sharedClones = {}, {}
 end
 
--- Sets the step module. `modules` lists the modules that contain its parameters.
+-- Sets the step module. `modules` lists the modules that contain the parameters, by default the
+-- step module itself.
 local function set_step_module(self, module, modules)
    self.recurrentModule, self.sharedClones = module, {module}
    self.modules = modules or {module}
 end
 
--- Returns the index of a step's copy of the step module. The steps use rho copies in turn.
+-- Returns which of the rho copies of the step module computes a step. The steps use the copies in
+-- turn.
 local function slot(self, step) return (step - 1) % self.rho + 1 end
 
 --- Returns the module that computes a step.
@@ -136,17 +140,17 @@ function Abstract:pack(input, states)
 end
 function Abstract:unpack(output) return output, {output} end
 
--- Returns the gradients of the step module's output, given those of the output and the states.
+-- Converts the gradients of a step's output and states to the gradient of the step module's output.
 function Abstract:packGradients(gradOutput, gradStates) return sum(gradOutput, gradStates[1]) end
 
---- Sets the masked steps, which are marked by 1 in a ByteTensor (steps, batch); false disables the
---- mask. The module must have called maskZero() before.
+--- Sets the masked steps, which have 1 in the ByteTensor `zeroMask` (steps, batch). `false`
+--- disables the mask. The program must have called maskZero() before.
 function Abstract:setZeroMask(zeroMask)
    self.zeroMask = zeroMask or false
    return self
 end
 
--- Tells a step module which rows are masked at its step.
+-- Passes the mask of a step, which marks rows, to the module of this step.
 local function mask_step(self, module, step)
    if self.zeroMask == nil then return module end
    if not self.zeroMask then return module:setZeroMask(false) end
@@ -181,9 +185,9 @@ function Abstract:updateOutput(input)
    return self.output
 end
 
--- Returns the step to which a call of a method belongs, and the step module. `counter` is the name
--- of the field that counts down from the last step. The module is nil if the step is more than rho
--- steps back, since its states have been dropped.
+-- Returns the step to which a call of the method `name` belongs, and the step module. The field
+-- `counter` counts down from the last step at each call. If the step is more than rho steps back,
+-- its states have been dropped, and the returned module is nil.
 local function next_step(self, counter, name)
    local step = (self[counter] or self.step) - 1
    if step < 1 then
@@ -199,8 +203,8 @@ local function next_step(self, counter, name)
    return step, self:getStepModule(step)
 end
 
--- Returns the gradients of the states after a step: those that the backward pass of the next step
--- has stored, or those that the user has set.
+-- Returns the gradients of the states after a step. The backward pass of the next step has stored
+-- them. For the last step, they are the gradients that the user has set.
 local function gradients_after(self, step)
    local known = self.gradStates[step]
    if not known and step == self.step - 1 then
@@ -209,7 +213,7 @@ local function gradients_after(self, step)
    return known or {}
 end
 
--- Computes the gradients of a step. `method` is the name of the method of `module` to call.
+-- Computes the gradients of a step by calling the method `method` of `module`, the step's module.
 local function pass_back(self, step, module, method, input, gradOutput, scale)
    mask_step(self, module, step):setOutputStep(step)
    local given = self:packGradients(gradOutput, gradients_after(self, step), step)
@@ -268,7 +272,7 @@ Abstract.backwardUpdate = Abstract.accUpdateGradParameters
 function Abstract:stepClone() return self end
 Abstract.sharedClone = Module.stepClone
 
---- Forgets the sequence: the next call of `forward` is step 1.
+--- Ends the sequence: drops all states, so that the next call of `forward` is step 1.
 function Abstract:forget()
    self.step, self.updateGradInputStep, self.accGradParametersStep = 1, nil, nil
    self.outputs, self.states, self.gradStates, self.gradSteps = {}, {}, {}, {}
@@ -279,12 +283,13 @@ function Abstract:forget()
    return self
 end
 
---- Does nothing, because the steps already reuse at most rho copies of the step module.
+--- Does nothing. In the package rnn it makes steps reuse at most rho copies of the step module,
+--- which the steps always do here.
 function Abstract:recycle() return self end
 function Abstract:backwardThroughTime() return self.gradInput end
 function Abstract:backwardOnline() return self end
 
---- Sets `output` and `gradInput` to the values of a step.
+--- Sets the fields `output` and `gradInput` to the values of a step.
 function Abstract:setOutputStep(step)
    if self.outputs[step] ~= nil then self.output = self.outputs[step] end
    if self.gradInputs[step] ~= nil then self.gradInput = self.gradInputs[step] end
@@ -323,9 +328,9 @@ function Abstract:clearState()
    return Container.clearState(self)
 end
 
---- Makes the masked rows of the output zero, and restarts their sequences. setZeroMask sets the
---- masked rows. If `nInputDim` is true, or the number of dimensions of an input without the batch,
---- the rows of zeros in the input are masked instead.
+--- Makes the masked rows of the output zero, and restarts their sequences. setZeroMask sets which
+--- rows are masked. If `nInputDim` is given, the input's rows of zeros are masked instead;
+--- `nInputDim` is true or the number of dimensions of an input without the batch.
 function Abstract:maskZero(nInputDim)
    set_step_module(self, nn.MaskZero(self.recurrentModule, nInputDim))
    return self
@@ -341,7 +346,7 @@ end
 
 -- Recursor ----------------------------------------------------------------------------------------
 
--- Recursor: makes any module a recurrent module, which adds no states of its own.
+-- Recursor: makes a recurrent module of any module. It adds no states of its own.
 local Recursor = base.layer("Recursor", nil, nil, "nn.AbstractRecurrent")
 function Recursor:__init(module, rho)
    Abstract.__init(self, rho)
@@ -355,8 +360,8 @@ function Recursor:unpackGradients(gradInput) return gradInput, {} end
 
 -- States ------------------------------------------------------------------------------------------
 
--- Returns the number of rows of a batch, given the number of dimensions of one example; nil for an
--- input without a batch dimension.
+-- Returns the number of rows of a batch. `nInputDim` is the number of dimensions of one example.
+-- Returns nil for an input without a batch dimension.
 local function batch_of(input, nInputDim)
    local size = field(M.first_tensor(input), "shape")
    if #size > nInputDim then return size[1] end
@@ -368,7 +373,8 @@ local function zero_state(like, rows, size)
    return like:new(types.longs(sizes)):zero()
 end
 
--- Recurrence: a module that maps {input, previous output} to an output.
+-- Recurrence: makes a recurrent module from a module that maps {input, previous output} to an
+-- output.
 local Recurrence = base.layer("Recurrence", nil, nil, "nn.AbstractRecurrent")
 function Recurrence:__init(module, outputSize, nInputDim, rho)
    Abstract.__init(self, rho)
@@ -429,7 +435,7 @@ function LSTM:__init(inputSize, outputSize, rho)
    set_step_module(self, self:buildModel())
 end
 
--- Each gate takes {input, previous output, cell}.
+-- Returns the module of a gate, which maps {input, previous output, cell} to the gate's values.
 function LSTM:buildGate()
    return sequence(beside(nn.ParallelTable, nn.Linear(self.inputSize, self.outputSize),
       LinearNoBias(self.outputSize, self.outputSize), nn.CMul(self.outputSize)), nn.CAddTable(),
@@ -461,7 +467,7 @@ function LSTM:buildCell()
    self.cellLayer = sequence(beside(nn.ConcatTable, input, kept), nn.CAddTable())
    return self.cellLayer
 end
---- Returns the step module, which maps {input, output, cell} to {output, cell}.
+--- Returns the step module, which maps {input, previous output, cell} to {output, next cell}.
 function LSTM:buildModel()
    local cell = self:buildCell()
    local shown = sequence(nn.SelectTable(3), nn.Tanh())
@@ -506,12 +512,12 @@ end
 
 -- GRU ---------------------------------------------------------------------------------------------
 
--- maps {gates, input, state} to {input, reset * state, update, state}
+-- This layer maps {gates, input, state} to {input, reset * state, update, state}.
 local Reset = base.layer("GRUReset", "", function(_, x)
    local reset, update = table.unpack(parts(tlua.sigmoid(x[1]), 2))
    return {x[2], tlua.mul(reset, x[3]), update, x[3]}
 end)
--- maps {candidate, update, state} to the next state
+-- This layer maps {candidate, update, state} to the next state.
 local Update = base.layer("GRUUpdate", "", function(_, x)
    return tlua.add(x[1], tlua.mul(x[2], tlua.sub(x[3], x[1])))
 end)

@@ -1,7 +1,7 @@
--- serialization.lua - Torch7's .t7 format, for values, tables, tensors and objects of classes. Each
--- object is written once and then referred to by its number. Reading runs no code from a file: a
--- stored function becomes a function that raises an error. An object of an unknown class becomes a
--- table whose __typename is the name of the class.
+-- serialization.lua - Torch7's .t7 format, for values, tables, tensors and objects of classes. An
+-- object that occurs several times is written once, and later occurrences are written as its
+-- number. Reading runs no code from a file: a stored function becomes a function that raises an
+-- error. An object of an unknown class becomes a table whose __typename is the name of the class.
 
 local torch = require "tlua"
 local types = require "tlua.torch7.types"
@@ -13,12 +13,12 @@ local File = files.File
 
 local M = {}
 
--- The tag before a value tells its kind.
+-- The tag in front of each value in a file gives the kind of the value.
 local NIL <const>, NUMBER <const>, STRING <const>, TABLE <const> = 0, 1, 2, 3
 local OBJECT <const>, BOOLEAN <const>, FUNCTION <const> = 4, 5, 8
 local old_functions <const> = {[6] = true, [7] = true, [8] = true}
 
--- the largest number of stack levels that are searched for the user's line when an error is raised
+-- the largest number of values within one another that a file may have
 local deepest <const> = 2000
 
 local function raise(self, format, ...)
@@ -100,7 +100,8 @@ end
 
 -- Writing -----------------------------------------------------------------------------------------
 
--- Returns the number of an object, and whether the object has been written before.
+-- Returns the number of an object in the file, and whether the object has been written before.
+-- Gives a new object the next number.
 local function number_for(self, object)
    self.written = self.written or {n = 0}
    local key = object
@@ -112,8 +113,8 @@ local function number_for(self, object)
    return self.written.n, false
 end
 
--- Writes the tag of an object's type and the object's number in the file. Returns false if the file
--- already has the object, so that the number suffices, and true if the content must follow.
+-- Writes an object's tag and its number in the file. Returns true if the object's content must
+-- follow, and false if the file already contains the object.
 local function write_head(self, tag, object)
    self:writeInt(tag)
    if not self.is_referenced then return true end
@@ -199,7 +200,8 @@ end
 
 -- Reading -----------------------------------------------------------------------------------------
 
--- Reads the number of an object. Returns the number, and the object if it has been read before.
+-- Reads the number of an object. Returns the number, and the object itself if it has been read
+-- before; otherwise the second result is nil.
 local function read_head(self)
    if not self.is_referenced then return nil end
    self.loaded = self.loaded or {}
@@ -236,8 +238,8 @@ local function read_function(self, tag)
    return stub
 end
 
--- Returns the class whose name is in a file. If a class of cudnn is missing, nn's class replaces
--- it. Without a device, types of the CPU replace Cuda types.
+-- Returns the class with the name that a file contains. If a class of cudnn is missing, returns the
+-- class of nn with the same name. Without a device, returns types of the CPU for Cuda types.
 local function class_named(name)
    local meta = classes.getmetatable(name)
    if not meta and name:find "^cudnn%." then

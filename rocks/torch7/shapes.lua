@@ -13,7 +13,7 @@ local function check_tensor(name, input)
    if not torch.is_tensor(input) then args.refuse("nn." .. name, "input", "a tensor", input) end
 end
 
--- Returns sizes as a list. The caller gives them one by one or as a list.
+-- Returns sizes as a list. The caller gives them as separate arguments or as one list.
 local function sizes_of(name, first, ...)
    local sizes = type(first) == "table" and first or {first, ...}
    if #sizes == 0 then torch.raise(("nn.%s: expected sizes"):format(name)) end
@@ -31,8 +31,9 @@ end
 
 -- View ------------------------------------------------------------------------------------------
 
---- View(sizes...): gives the input these sizes; one size may be -1 and is then computed from the
---- others. If the input has more elements, a batch dimension is added in front.
+--- View(sizes...): gives the input these sizes. One size may be -1; it is then computed from the
+--- others. If the input has more elements than the sizes, the result gets a batch dimension in
+--- front.
 ---
 ---     print(table.unpack(torch.nn.View(6)(torch.zeros(4, 2, 3)).shape))
 ---     --> 4	6
@@ -92,8 +93,8 @@ View.extra_repr = size_repr
 -- Reshape ---------------------------------------------------------------------------------------
 
 --- Reshape(sizes..., batch_mode): gives the input these sizes. If batch_mode is true, the first
---- dimension is the batch; if false, there is no batch. If nil, a batch is assumed when the number
---- of elements differs or the first dimension has size 1.
+--- dimension of the input is the batch. If it is false, there is no batch. If it is nil, a batch is
+--- assumed when the number of elements differs or the first dimension has size 1.
 ---
 ---     print(table.unpack(torch.nn.Reshape(3, 2)(torch.zeros(4, 6)).shape))
 ---     --> 4	3	2
@@ -224,8 +225,9 @@ M.Replicate = define("Replicate", "nf: count, dim: count = 1, ndim: count?", fun
    return output:expand(shape)
 end)
 
--- Padding(dim, pad): inserts |pad| elements `value` at the beginning of a dimension if pad is
--- negative, otherwise at the end. At this end, index - 1 elements of the input remain outside.
+-- Padding(dim, pad): inserts |pad| elements `value` along a dimension: near its beginning if pad is
+-- negative, otherwise near its end. The index - 1 outermost elements of the input stay outside of
+-- the padding.
 --
 --    print(torch.nn.Padding(1, -2)(torch.tensor {1, 2}))
 --    --> tensor([0, 0, 1, 2])

@@ -1,5 +1,6 @@
--- streams.lua - byte streams for Torch7's files. A stream is in memory: a file is read into memory
--- as a whole, and is written from there. Positions count from 1.
+-- streams.lua - byte streams for Torch7's files. The bytes of a stream are in memory: opening a
+-- file reads all its bytes, and closing or flushing it writes them back. Only a file that is opened
+-- with "w" is written directly. Positions count from 1.
 
 local M = {}
 
@@ -36,7 +37,8 @@ end
 function Memory:left() return self.length - self.at + 1 end
 
 --- Matches a pattern at the current position. The pattern must begin with ^ and end with ().
---- Returns the match and moves the position after it; returns nil if nothing matches.
+--- Returns the match and moves the position behind it. If nothing matches, returns nil and leaves
+--- the position unchanged.
 function Memory:scan(pattern)
    local found, after = self:all():match(pattern, self.at)
    if found then self.at = after end
@@ -88,7 +90,8 @@ end
 function Writer:flush() return self.handle:flush() end
 function Writer:close() return self.handle:close() end
 
---- Opens a file: "r" reads, "w" writes, "rw" modifies. Returns nil and a message on failure.
+--- Opens a file. The mode "r" reads, "w" writes a new file, and "rw" changes an existing one.
+--- Returns nil and a message on failure.
 ---@param path string
 ---@param mode string
 ---@return torch7.Stream?

@@ -22,7 +22,7 @@ function M.execute(command)
 end
 M.fexecute = M.execute
 
---- Waits. One call of the system's sleep lasts at most a second.
+--- Waits for the given time. tlua's sleep lasts at most a second, so it is called repeatedly.
 function M.sleep(seconds)
    while seconds > 0 do
       tlua.distributed._sleep(math.min(seconds, 1))
@@ -52,7 +52,8 @@ function M.uname() return paths.uname():lower() end
 M.OS = M.uname()
 M.dirname, M.basename, M.concat, M.dirp, M.filep = paths.dirname, paths.basename, paths.concat,
    paths.dirp, paths.filep
---- Returns the parts of a string between matches of a pattern; an empty first part is left out.
+--- Returns the parts of a string that are separated by matches of a pattern. An empty first part is
+--- left out.
 ---@param text string
 ---@param pattern string
 ---@return string[]

@@ -6,8 +6,8 @@ local define = require "tlua.nn.modules.layers".define
 
 local M = {}
 
--- Converts a dimension of an input of `input_dims` dimensions to a dimension of the tensor, which
--- may have an additional batch dimension.
+-- Converts a dimension that was given for inputs with `input_dims` dimensions to a dimension of
+-- `tensor`, which may have an additional batch dimension in front.
 local function with_batch(dim, input_dims, tensor)
    return input_dims and dim > 0 and tensor:dim() == input_dims + 1 and dim + 1 or dim
 end
@@ -53,7 +53,7 @@ local function place_in(list, index)
    return index < 0 and #list + 1 + index or index
 end
 
--- SelectTable(index): returns one element, by its position or key.
+-- SelectTable(index): returns one element of a table. The index is the element's position or key.
 --
 --    print(torch.nn.SelectTable(2) {torch.tensor {1}, torch.tensor {2, 3}})
 --    --> tensor([2, 3])
@@ -101,8 +101,9 @@ M.FlattenTable = define("FlattenTable", "", function(_, input)
    return flatten(input, {})
 end)
 
--- Defines a layer that combines the tensors of a table, pair by pair, by a function of two tensors.
--- `count` is the required number of tensors, or nil for any number.
+-- Defines a layer that combines all tensors of a table by fn, a function of two tensors: first the
+-- first two tensors, then the result and the third, and so on. `count` is the required number of
+-- tensors. If it is nil, any number is allowed.
 local function arithmetic(name, count, options, fn)
    M[name] = define(name, options, function(self, input)
       check_tensors(name, input, count)

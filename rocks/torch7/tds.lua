@@ -1,5 +1,5 @@
--- tds.lua - Torch7's package tds: Hash, Vec and AtomicCounter. They contain numbers, strings,
--- booleans, tensors, storages and one another.
+-- tds.lua - Torch7's package tds: the classes Hash, Vec and AtomicCounter. Hash and Vec can contain
+-- numbers, strings, booleans, tensors, storages and objects of these classes.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
@@ -181,7 +181,7 @@ end
 
 local Counter = classes.class "tds.AtomicCounter"
 
--- The count is an element of a tensor that all interpreters share. A lock of the package threads
+-- The count is an element of a tensor that all interpreters share. A mutex of the package threads
 -- protects it.
 function Counter:__init()
    self.count = types.storage(types.kinds.Long, tlua.zeros(1, {dtype = "int64", device = "cpu"}))
@@ -210,7 +210,7 @@ for class, iterate in pairs {[Hash] = function(self) return next, content(self),
    rawset(classes.getmetatable(class.__typename), "__pairs", iterate)
 end
 
--- The names in earlier versions of the package.
+-- These are the classes' names in earlier versions of the package.
 M.hash, M.vec = M.Hash, M.Vec
 
 return M

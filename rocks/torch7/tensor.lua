@@ -190,8 +190,8 @@ end
 
 -- Views ------------------------------------------------------------------------------------------
 
--- Declares an operator that returns a view of its argument. Unlike in some of Torch7's forms, such
--- as x:narrow([res,] ...), a tensor for the result cannot be given.
+-- Declares an operator that returns a view of its argument. Torch7 also had forms such as
+-- x:narrow([res,] ...), in which a tensor receives the result; this operator has no such form.
 local function view_op(name, patterns) op(name, patterns, {results = 0}) end
 
 function Tensor:narrow(d, first, size)
@@ -289,8 +289,8 @@ local function tag_list(x, list)
    return list
 end
 
--- Copies a list into the table that the caller has given for results. Without such a table, returns
--- the list itself.
+-- Copies a list into `target`, the table that the caller has given for results. If there is no such
+-- table, returns the list itself.
 local function into(target, list)
    if not target then return list end
    for i = 1, math.max(#target, #list) do target[i] = list[i] end
@@ -375,7 +375,8 @@ op("nonzero", {T = function(x) return T.nonzero(x) end})
 
 -- Functions of elements ---------------------------------------------------------------------------
 
--- Calls fn with each element of self and of the other tensors; stores the results of fn in self.
+-- Calls fn with each element of self and the elements at the same position of the other tensors.
+-- Stores the results of fn in self.
 local function map(self, fn, ...)
    local flat, others = methods.tolist(T.flatten(self)), {}
    for i = 1, select("#", ...) do
@@ -491,7 +492,7 @@ local function cast(x, result)
    return same(x, result)
 end
 
--- `op` adds functions to this table, which exists before this file is loaded
+-- The function `op` adds functions to this table, which must exist before this file is loaded.
 local torch7 = require "tlua.torch7.torch"
 
 function Tensor.__add(a, b)

@@ -10,7 +10,7 @@ local M = {}
 
 -- Comparisons -------------------------------------------------------------------------------------
 
-local compare -- compare(a, b, tolerance) returns whether a equals b, and the reason if not
+local compare -- compare(a, b, tolerance) returns whether a equals b, and otherwise also the reason
 
 local function compare_tensors(a, b, tolerance)
    if not a:isSameSizeAs(b) then return false, "the sizes differ" end
@@ -131,7 +131,7 @@ function Tester:setSummaryOnly(value) self.summary_only = value == nil or value 
 
 -- Assertions --------------------------------------------------------------------------------------
 
--- Counts an assertion. If the assertion failed, records the line of the test.
+-- Counts an assertion. If the assertion failed, also records a message with the test's line.
 local function note(self, good, message, reason)
    self.asserts = self.asserts + 1
    self.countasserts = self.asserts

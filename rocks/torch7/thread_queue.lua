@@ -1,6 +1,7 @@
 -- thread_queue.lua - threads.serialize, which converts values and functions to bytes, and
--- threads.queue, a queue of jobs that all threads may use. Interpreters share no Lua values. So a
--- queue consists of a lock, a file with two counts, and a file for each job.
+-- threads.queue, a queue of jobs that all threads may use. Each thread has its own Lua interpreter,
+-- and interpreters share no Lua values. So a queue consists of a lock, a file with two counts, and
+-- a file for each job.
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
@@ -64,8 +65,9 @@ end
 
 function Queue:id() return self.mutex:id() end
 
--- Calls step(first, last, most) while the lock is held, and repeats this until step returns new
--- counts. The jobs in the queue have the numbers first + 1 to last.
+-- Calls step(first, last, most) while the lock is held. The jobs in the queue have the numbers
+-- first + 1 to last. If step returns nil, the call is repeated later; otherwise the results of step
+-- are the new counts.
 local function change(self, step)
    local wait = 1e-5
    while true do

@@ -11,7 +11,8 @@ local field, methods = types.field, types.methods
 
 local M = {}
 
--- Returns a table that maps packages and their functions to their names.
+-- Returns a table that maps packages and their functions to the names by which another interpreter
+-- finds them.
 local function names_of_packages()
    local names = {}
    for name, library in pairs(package.loaded) do
@@ -34,8 +35,8 @@ end
 
 local pack
 
--- Returns the memory of a tensor or storage: the same memory if it is to be shared, otherwise a
--- copy.
+-- Returns the memory of a tensor or storage for another interpreter: the memory itself if it is to
+-- be shared, otherwise a copy.
 local function memory_of(state, elements)
    local key = tlua._storage_key(elements)
    local known = state.memory[key]
@@ -94,7 +95,7 @@ local function pack_table(state, made, value)
    elseif class then
       made.tag, made.name = "object", class.__typename
       local shared = state.shared
-      -- threads always share the count of an AtomicCounter
+      -- Threads always share the count of an AtomicCounter, even where tensors are copied.
       state.shared = shared or class.__typename == "tds.AtomicCounter"
       pack_pairs(state, made, value)
       state.shared = shared

@@ -14,7 +14,8 @@ return function(_, _, id, settings)
    local torch = require "tlua.torch7.torch"
    local values = require "tlua.torch7.thread_values"
    torch.setdefaulttensortype(settings.default)
-   torch.manualSeed(settings.seed + id + 1) -- each thread gets other random numbers
+   -- The seed depends on the thread's number, so that each thread draws other random numbers.
+   torch.manualSeed(settings.seed + id + 1)
    rawset(_G, "__threadid", id + 1)
 
    local function run(fn, ...) return values.pack(settings.shared, fn(...)) end
@@ -24,7 +25,8 @@ return function(_, _, id, settings)
          if not fn then error(problem, 0) end
          fn()
       elseif job.inits then
-         -- one after another, since a function may need a package that an earlier one has loaded
+         -- The functions are unpacked and called one after another, since a function may need a
+         -- package that the previous function has loaded.
          for _, packed in ipairs(job.inits) do (values.unpack(packed))(id + 1) end
       else
          return run(values.unpack(job))

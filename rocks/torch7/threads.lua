@@ -40,8 +40,8 @@ local function start(name, n)
       {default = torch.getdefaulttensortype(), shared = shared, seed = tlua.initial_seed()})
 end
 
--- Waits for an answer of a thread, and appends it to the finished jobs. Returns whether one has
--- arrived.
+-- Waits up to `seconds` seconds for an answer of a thread, and appends the answer to the finished
+-- jobs. Returns whether an answer has arrived.
 local function receive(self, seconds)
    local worker, number, good, result = self.pool:take(seconds)
    if not worker then return false end
@@ -82,7 +82,8 @@ function Threads:__init(n, ...)
       self.load[worker] = 0
       send(self, worker, {}, {inits = inits})
    end
-   for _ = 1, n do receive(self, 0) end -- waits until all threads have begun
+   -- Each thread sends an answer when it has begun, so this loop waits for all threads.
+   for _ = 1, n do receive(self, 0) end
    for _, answer in ipairs(self.done) do
       if not answer.good then
          self:stop()
@@ -101,7 +102,7 @@ function Threads:stop()
    self.pool = nil
 end
 
--- Returns the thread with the fewest jobs.
+-- Returns the number of the thread with the fewest jobs.
 local function idlest(self)
    local best = 0
    for worker = 1, self.N - 1 do
@@ -183,7 +184,8 @@ function Threads:synchronize()
    if first then error(first, 0) end
 end
 
---- Sets whether the first argument of addjob is the number of the thread.
+--- Sets whether a thread is chosen by the program: if `flag` is true, the first argument of addjob
+--- is the number of the thread. Without an argument, returns the setting.
 function Threads:specific(flag)
    if flag == nil then return self.is_specific end
    check(type(flag) == "boolean", "threads.Threads:specific: expected a boolean, got %s",
@@ -221,8 +223,9 @@ end
 
 -- Locks -------------------------------------------------------------------------------------------
 
--- Interpreters share no Lua values, so a lock is a file with two names: the thread that renames the
--- free name to the held name, which the system lets only one thread do, has the lock.
+-- Interpreters share no Lua values, so a lock is a file. Its name says whether the lock is free or
+-- held. To take the lock, a thread renames the file from the free name to the held name. The system
+-- lets only one thread do this.
 
 local function unique_number()
    local address = tonumber(("%p"):format({})) >> 4
@@ -274,9 +277,9 @@ function Mutex:free()
    os.remove(self.path .. ".held")
 end
 
--- A condition's file has two lengths: the number of bytes in "waiting" counts the calls of wait,
--- and the number of bytes in "signalled" counts the calls of signal. Both are written with the
--- mutex held or are appended in one piece.
+-- The file "waiting" of a condition gets a byte at each call of wait, and the file "signalled" gets
+-- a byte at each call of signal. Their lengths are the two counts. The system appends a byte as a
+-- whole, so this needs no lock.
 local Condition = classes.class "threads.Condition"
 
 local function length(path)
@@ -341,7 +344,7 @@ function M.safe(fn, mutex)
    check(type(fn) == "function", "threads.safe: func: expected a function, got %s", type(fn))
    local own = mutex == nil
    mutex = mutex or M.Mutex()
-   -- frees the lock when the returned function is collected; only this interpreter does this
+   -- The lock is freed when the returned function is collected, and only by this interpreter.
    local keeper = own and setmetatable({}, {__gc = function() mutex:free() end}) or nil
    local function finish(good, ...)
       mutex:unlock()

@@ -1,6 +1,6 @@
 -- torch.lua - Torch7's `torch`, as `require "torch7"` returns it: tensor types, mathematics, random
--- numbers, classes, files, tests and command lines. This table is not tlua's torch. A program may
--- use both tables, because a tensor has the same elements with either set of methods.
+-- numbers, classes, files, tests and command lines. This table is another one than tlua's torch. A
+-- program may use both, because their functions accept the same tensors.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
@@ -8,7 +8,7 @@ local classes = require "tlua.torch7.classes"
 local dispatch = require "tlua.torch7.dispatch"
 
 local M = dispatch.functions
--- set before the other files are loaded, because they require this table
+-- This entry is set before the other files are loaded, because they require this table.
 package.loaded["tlua.torch7.torch"] = M
 
 local methods, is_tensor = types.methods, types.is_tensor
@@ -110,8 +110,8 @@ function M.randperm(...)
    return debug.setmetatable(methods.to(made, types.place(types.default)), types.default.tensor)
 end
 
---- Draws positions with the probabilities in each row. The arguments are ([res,] p, n [, with
---- replacement]).
+--- Draws column numbers of the matrix p; each row of p gives their probabilities. The arguments are
+--- ([res,] p, n [, with replacement]).
 function M.multinomial(...)
    local list = {...}
    if classes.typename(list[1]) == "torch.Generator" then table.remove(list, 1) end
@@ -199,7 +199,8 @@ function M.setnumthreads(n) tlua.set_num_threads(n) end
 function M.getnumcores() return tlua.get_num_threads() end
 function M.setheaptracking() end
 
---- Returns a number that identifies an object, whichever reference is given.
+--- Returns a number that identifies an object. The number is the same for all references to the
+--- object.
 ---@param object any
 ---@return integer
 function M.pointer(object)

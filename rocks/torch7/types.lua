@@ -55,7 +55,7 @@ end
 by_dtype[false].bool, by_dtype[true].bool = M.kinds.Byte, M.kinds.CudaByte
 by_dtype[false].bfloat16 = M.kinds.Half
 
---- Maps the metatable of a tensor type or storage type to the kind.
+--- Maps the metatables of tensors and storages to the kind of their type.
 M.kind_of_meta = {}
 
 --- Returns the device for Torch7's Cuda types: the GPU, or the simulated device if there is no GPU.
@@ -84,7 +84,7 @@ function M.kind_of(tensor)
       or by_dtype[not is_cpu(tensor)][field(tensor, "dtype")]
 end
 
--- Maps dtypes to the metatables of tensors, for the CPU and for devices.
+-- tagged_by[is on the CPU][dtype] is the metatable of the tensors with this dtype.
 local tagged_by = {[true] = {}, [false] = {}}
 
 --- Gives a tensor the metatable of its type, and returns the tensor.
@@ -155,14 +155,15 @@ function M.longs(list) return M.storage(M.kinds.Long, torch.tensor(list, {dtype 
 
 local function new_storage(kind, first, second, third)
    local place = M.place(kind)
-   -- creates a storage that is a part of another storage
+   -- The arguments are a storage, an offset and a size: the new storage is a part of the given
+   -- storage.
    if type(first) == "table" and first.elements then
       local n = field(first.elements, "shape")[1]
       local offset = second or 1
       return M.storage(kind, torch.narrow(first.elements, 1, offset, third or n - offset + 1))
    elseif type(first) == "table" then
       return M.storage(kind, methods.to(torch.tensor(first, {dtype = "float64"}), kind.dtype))
-   -- the argument is the name of a file, which Torch7 would map into memory
+   -- The argument is the name of a file. Torch7 would map the file into memory; here it is read.
    elseif type(first) == "string" then
       local file <close> = assert(io.open(first, "rb"))
       return M.storage(kind, torch.frombuffer(file:read "a", {dtype = kind.dtype}))
@@ -307,7 +308,8 @@ local function of_table(kind, list)
    return methods.to(made, M.place(kind))
 end
 
--- Returns a tensor of the given sizes. If strides are given, it has these strides.
+-- Returns a new tensor of the given sizes. If `strides` is given, the tensor has these strides;
+-- otherwise it is contiguous.
 local function of_sizes(kind, sizes, strides)
    if not strides then return torch.empty(sizes, M.place(kind)) end
    local given, count = M.sizes("Tensor", strides), 1
@@ -371,8 +373,8 @@ function M.install()
    for _, kind in ipairs(M.list) do
       for name, method in pairs(M.Tensor) do rawset(kind.tensor, name, method) end
       rawset(kind.tensor, "new", function(first, ...)
-         -- x:new() returns another tensor with the elements of x, and x:new(2, 3) one with these
-         -- sizes
+         -- x:new() returns another tensor that shares the elements of x, and x:new(2, 3) returns a
+         -- new tensor of these sizes.
          if is_tensor(first) and select("#", ...) > 0 then return M.new(kind, ...) end
          return M.new(kind, first, ...)
       end)

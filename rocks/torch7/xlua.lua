@@ -28,7 +28,7 @@ end
 
 function M.log(...) print(...) end
 
---- Prints values. Tables are printed with their fields.
+--- Prints values as trepl's print does: tables with their fields.
 function M.print(...) trepl.print(...) end
 
 --- Formats a table with its fields as text.

@@ -60,7 +60,8 @@ for t = 1, seq do
    if opt.cuda then criterions[t]:cuda() end
 end
 
--- Returns the characters as one-hot rows, and for each the class of the character that follows.
+-- Returns two lists with a tensor for each time step: the characters as one-hot rows, and the
+-- classes of the characters that follow them.
 local function examples()
    local x, y = {}, {}
    for t = 1, seq do x[t], y[t] = torch.zeros(batch, count), torch.Tensor(batch) end

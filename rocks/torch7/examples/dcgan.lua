@@ -1,5 +1,5 @@
--- Trains a convolutional generative adversarial network on small images of spots, in the manner of
--- dcgan.torch. Run it by: tlua --torch7 dcgan.lua [-steps 60]
+-- Trains a convolutional generative adversarial network on small images of bright spots, in the
+-- manner of dcgan.torch. Run it by: tlua --torch7 dcgan.lua [-steps 60]
 
 require "torch"
 require "nn"

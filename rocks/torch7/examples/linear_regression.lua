@@ -7,8 +7,7 @@ require "optim"
 
 torch.manualSeed(1)
 
--- Each row has the yield of corn, the amount of fertilizer and that of insecticide, in units of
--- ten.
+-- Each row holds the yield of corn, the amount of fertilizer and the amount of insecticide.
 local data = torch.Tensor {
    {40, 6, 4}, {44, 10, 4}, {46, 12, 5}, {48, 14, 7}, {52, 16, 9},
    {58, 18, 12}, {60, 22, 14}, {68, 24, 20}, {74, 26, 21}, {80, 32, 24},

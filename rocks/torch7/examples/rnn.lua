@@ -1,5 +1,5 @@
 -- rnn.lua - an example in the style of the package rnn. A network reads binary digits and predicts
--- after each one whether the number of ones up to it is odd. A Sequencer takes whole sequences.
+-- after each one whether the number of ones so far is odd. A Sequencer takes whole sequences.
 
 require "rnn"
 

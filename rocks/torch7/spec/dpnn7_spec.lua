@@ -139,7 +139,8 @@ describe("Torch7's dpnn", function()
       local glimpse = nn.SpatialGlimpse(2, 2, 2)
       local parts = glimpse:forward {image, torch.Tensor {{-1, -1}}}
       same(torch.Tensor {{1, 2}, {5, 6}}, parts[1][1])
-      same(torch.Tensor {{1 / 4, 5 / 4}, {14 / 4, 34 / 4}}, parts[1][2]) -- means over the padded image
+      -- The expected values are means over the image with its padding of zeros.
+      same(torch.Tensor {{1 / 4, 5 / 4}, {14 / 4, 34 / 4}}, parts[1][2])
       local g = glimpse:backward({image, torch.Tensor {{-1, -1}}}, torch.ones(1, 2, 2, 2))
       near(1 + 1 / 4, g[1][1][1][1][1])
    end)

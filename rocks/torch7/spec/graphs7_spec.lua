@@ -84,7 +84,7 @@ describe("Torch7's nngraph", function()
          model:accGradParameters(x, n == 1 and g[1] or g, 0.5)
          for i = 1, 3 do close(expected[i], grads[i]) end
          for i, sum in ipairs(sums or {}) do close(sum, copies[i]) end
-         -- the gradients do not share memory, so changing one leaves the others as they are
+         -- The gradients do not share memory, so filling one of them leaves the others unchanged.
          grads[1]:fill(7)
          close(expected[2], grads[2])
          close(kept, g[1])
@@ -272,7 +272,8 @@ describe("Torch7's nngraph", function()
       local split
       for _, node in ipairs(model.forwardnodes) do
          local data = node.data
-         if data.selectindex then -- Torch7 puts a node between the split node and its elements
+         -- Torch7 puts another node between a node that is split and the nodes of its elements.
+         if data.selectindex then
             local parent = data.mapindex[1]
             split = split or {nSplitOutputs = 4, annotations = {}, mapindex = {parent, [parent] = 1}}
             data.mapindex = {split, [split] = 1}
@@ -348,7 +349,7 @@ describe("Torch7's nngraph", function()
       check()
       run()
       assert.is_nil(rawget(last, "gradInput"))
-      g:mul(2) -- the gradient from which it would be computed has changed
+      g:mul(2) -- The layer's gradient would be computed from g, which changes here.
       assert.is_nil(last.gradInput)
       g:div(2)
       run()

@@ -58,7 +58,7 @@ describe("Torch7's image", function()
 
    it("samples in polar coordinates", function()
       local disc = torch.zeros(9, 9)
-      disc[5]:narrow(1, 5, 5):fill(1) -- draws a ray to the right of the centre
+      disc[5]:narrow(1, 5, 5):fill(1) -- This statement draws a line from the centre to the right.
       local polar = image.polar(torch.Tensor(8, 4), disc)
       assert.same({1.0, 1.0, 1.0, 1.0}, polar[1]:totable())
       assert.same({1.0, 0.0, 0.0, 0.0}, polar[3]:totable())
@@ -133,7 +133,7 @@ describe("Torch7's image", function()
       near(1, image.gaussian {size = 5, normalize = true}:sum())
       local g = image.gaussian {width = 5, height = 3, sigma_horz = 0.1, sigma_vert = 0.5, mean_horz = 0.1}
       assert.same({3, 5}, g:size():totable())
-      near(1, g[2][1]) -- the mean is at 0.1 * 5 + 0.5 = 1, which is column 1
+      near(1, g[2][1]) -- The mean is at 0.1 * 5 + 0.5 = 1, which is the first column.
       near(math.exp(-0.5 * (1 / 0.5) ^ 2), g[2][2])
       local into = torch.FloatTensor(4, 6)
       assert.equal(into, image.gaussian {tensor = into})

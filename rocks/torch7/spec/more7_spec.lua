@@ -117,7 +117,7 @@ describe("nn.hessian", function()
       assert.same({{1.0}, {1.0}}, h:totable()) -- 2 / n
       module:initDiagHessianParameters()
       module:accDiagHessianParameters(x, h)
-      -- the loss is the mean of (w x + b - y)^2, so the derivatives are the sums of 2 / n x^2
+      -- The loss is the mean of (w x + b - y)^2 over n elements. So the second derivatives are the sums of 2 / n x^2.
       assert.same({{10.0, 5.0}}, module.diagHessianWeight:totable())
       assert.same({2.0}, module.diagHessianBias:totable())
       local w = module.weight

@@ -17,7 +17,8 @@ local function near(expected, x, tolerance)
    end
 end
 
--- Each row has a layer and the sizes of its input, or sizes for each tensor of an input table.
+-- Each row has a layer and the sizes of its input. If the input is a table of tensors, the row has a list of sizes for
+-- each tensor.
 local rows = {
    {nn.Linear(3, 4), {2, 3}}, {nn.Linear(3, 4, false), {3}}, {nn.LinearWeightNorm(3, 4), {2, 3}},
    {nn.Bilinear(2, 3, 4), {{2, 2}, {2, 3}}}, {nn.PartialLinear(3, 4), {2, 3}}, {nn.Add(3), {2, 3}},
@@ -83,7 +84,7 @@ local rows = {
    {nn.Log(), {2, 3}, positive = true},
 }
 
--- Returns random inputs that avoid the kinks of the functions.
+-- Returns random inputs at a distance from the points where the layers' functions have no derivative.
 local function fill(sizes, row)
    if type(sizes[1]) == "table" then
       local list = {}

@@ -172,7 +172,7 @@ describe("zero masks", function()
       assert.raises("nn.SeqLSTM: zeroMask: expected the sizes {3, 2}, got {1, 1}",
          function() module:forward(torch.randn(3, 2, 2)) end)
       local seq = nn.Sequencer(nn.RecLSTM(2, 3):maskZero())
-      -- the message is searched for `text`, because containers put their names before it
+      -- the message is searched for `text`, because containers put their names before the message
       local function refuses(text, n, layer)
          local ok, message = pcall(layer.forward, layer, torch.randn(n, 2, 2))
          assert.is_false(ok)
@@ -256,7 +256,7 @@ describe("NCEModule", function()
          local key = ("%.1f"):format(q[j])
          counts[key] = (counts[key] or 0) + 1
       end
-      -- allows four standard deviations of a binomial distribution
+      -- The counts may differ from their means by four standard deviations of a binomial distribution.
       for class, share in ipairs {0.1, 0.2, 0.3, 0.4} do
          near(1000 * share, counts[("%.1f"):format(class / 10)], 4 * math.sqrt(1000 * share * (1 - share)))
       end

@@ -35,7 +35,8 @@ local function drawn(tree)
    return made
 end
 
--- Checks that `backward` of a model gives the same gradients as the two halves.
+-- Checks that `backward` of a model gives the same gradients as updateGradInput and accGradParameters, which are the
+-- two halves of `backward`.
 local function check(model, input, scale)
    local halves = model:clone()
    local _, sums = model:getParameters()
