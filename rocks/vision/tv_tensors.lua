@@ -159,8 +159,8 @@ local take_boxes = args.signature [[vision.tv_tensors.BoundingBoxes(data: any, f
 ---@field data Tensor  (n, 4)
 ---@field format string  "XYXY", "XYWH" or "CXCYWH"
 ---@field canvas_size integer[]  the height and width of the image
----@field clamping_mode string|boolean  "soft" (the default) and "hard" both clamp boxes to the image;
---- false does not clamp them
+---@field clamping_mode string|boolean  "soft" (the default) and "hard" both clamp boxes to the
+--- image; false does not clamp them
 ---@overload fun(data: Tensor|table, options: table): vision.tv_tensors.BoundingBoxes
 M.BoundingBoxes = class.class(prefix .. "BoundingBoxes", TVTensor)
 M.BoundingBoxes.kind = "boxes"
