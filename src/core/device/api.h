@@ -27,7 +27,7 @@ struct tlk_transfer {
   /* whether the copy may still run when the call returns; if so, host memory is pinned */
   bool async;
   /* in a copy between two devices: the stream of the source device, on which the bytes were
-  ** written */
+  ** written; otherwise NULL */
   tl_Stream *from_stream;
 };
 
@@ -65,8 +65,8 @@ static inline void tl_stat_add(tl_Stat *s, int64_t amount) {
     s->freed -= amount;
 }
 
-/* The allocator's pools. Small blocks are allocated from segments of their own. TL_POOL_ALL is the
-** index of the sum of both pools' statistics. */
+/* The pools of the device's memory allocator, which keeps small and large blocks in separate
+** segments. TL_POOL_ALL is the index of the statistics of both pools together. */
 typedef enum tl_Pool { TL_POOL_ALL, TL_POOL_LARGE, TL_POOL_SMALL, TL_NPOOLS } tl_Pool;
 
 /* The statistics, as X(name), with the names and the meaning that torch.cuda.memory_stats gives
@@ -88,7 +88,8 @@ typedef struct tl_MemoryStats {
 #define X(name) tl_Stat name[TL_NPOOLS];
   TL_MEMORY_STATS(X)
 #undef X
-  int64_t num_alloc_retries;    /* number of allocations that first had to release the cache */
+  /* number of allocations for which cached memory first had to be returned to the driver */
+  int64_t num_alloc_retries;
   int64_t num_sync_all_streams; /* number of allocations that waited for all streams */
   /* number of allocations and number of frees by the driver */
   int64_t num_device_alloc, num_device_free;
@@ -155,15 +156,16 @@ typedef enum tl_MemoryAction {
   TL_MEMORY_SNAPSHOT /* a snapshot was taken; the engine records this event */
 } tl_MemoryAction;
 
-/* The modes of cudaStreamCaptureMode. The mode determines which threads must not make unsafe calls
-** while a stream captures. */
+/* The modes of cudaStreamCaptureMode. The mode determines for which threads the driver refuses
+** calls that are unsafe while a stream captures, such as cudaMalloc. */
 typedef enum tl_CaptureMode {
   TL_CAPTURE_GLOBAL,
   TL_CAPTURE_THREAD_LOCAL,
   TL_CAPTURE_RELAXED
 } tl_CaptureMode;
 
-/* Flags of an event. TL_EVENT_BLOCKING makes a thread sleep while it waits for the event. */
+/* Flags of an event. TL_EVENT_TIMING makes the event record its time. TL_EVENT_BLOCKING makes a
+** thread sleep while it waits for the event. */
 enum { TL_EVENT_TIMING = 1, TL_EVENT_BLOCKING = 2 };
 
 /* A kernel, copy or fill that a device has run. Its times are in ns of the device's clock. */
@@ -178,7 +180,8 @@ typedef struct tl_Activity {
 /* A communicator such as NCCL's: one rank of a group of devices. */
 typedef struct tl_Comm tl_Comm;
 
-/* The kinds of steps of a communicator. SEND ignores `out`; RECV ignores `in`. */
+/* The kinds of steps that a communicator runs: collective operations and messages between two
+** ranks. SEND ignores `out`; RECV ignores `in`. */
 typedef enum tl_CommKind {
   TL_COMM_ALL_REDUCE,     /* `in` and `out` have `count` elements each, and may be one array */
   TL_COMM_REDUCE,         /* like TL_COMM_ALL_REDUCE, but only the root's `out` is written */
@@ -200,8 +203,9 @@ typedef enum tl_CommOp {
 typedef struct tl_CommStep {
   tl_CommKind kind;
   tl_CommOp op;
-  int dtype;     /* a tl_DType */
-  int peer;      /* number of the other rank of a SEND or RECV, or of the root */
+  int dtype; /* a tl_DType */
+  /* the rank to send to or to receive from; in operations that have a root, the root's rank */
+  int peer;
   int64_t count; /* number of elements */
   const void *in;
   void *out;
@@ -271,8 +275,8 @@ typedef struct tl_DeviceApi {
   void (*free)(tl_Device device, void *data, int64_t bytes);
   bool (*record_stream)(tl_Device device, void *data, tl_Stream *stream);
   bool (*transfer)(const struct tlk_transfer *call);
-  /* Waits for freed blocks that other streams use, and releases the memory that is kept for
-  ** reuse. */
+  /* Waits until other streams no longer use the freed blocks, and returns all cached memory to the
+  ** driver. */
   bool (*trim)(tl_Device device);
   bool (*memory_stats)(tl_Device device, tl_MemoryStats *out);
   /* Resets the peaks of the statistics; see tl_stats_reset_peaks. */

@@ -92,8 +92,9 @@ const char *tlk_cpu_isa(void);
 ** loops again. No operator may run meanwhile. Returns false, without a message, if this build has
 ** no such loops. */
 bool tlk_cpu_set_portable(bool on) TL_MUSTCHECK;
-/* Returns whether only such loops are used. If so, no other library may compute a result, and no
-** instruction may be used that only some processors have. */
+/* Returns whether the CPU's kernels use only loops that give the same bits on every machine. If so,
+** no other library may compute a result, and no instruction may be used that only some processors
+** have. */
 bool tlk_portable(void);
 const char *tlk_blas_config(void);
 

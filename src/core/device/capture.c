@@ -162,8 +162,9 @@ static void keep_for(tl_Device device, tl_Storage *s) {
   tli_mutex_unlock(&lock);
 }
 
-/* Does nothing for a storage with 0 references, which is a caller's local variable that stands for
-** bytes of a real storage. */
+/* Keeps a storage in device memory alive as long as the graph that is being captured. Skips a
+** storage with 0 references, because such a storage is a local variable of the caller that stands
+** for a part of another storage. */
 void tli_capture_keep(tl_Storage *s) {
   if (s->device.type == TL_CPU || atomic_load_explicit(&s->refs, memory_order_relaxed) == 0) return;
   keep_for(s->device, s);

@@ -66,7 +66,8 @@ typedef struct File {
   char name[17 + KIND_BYTES];
 } File;
 
-/* Lists the files of the folder in a block for free(); NULL if there are none. */
+/* Returns an array of the folder's files, which the caller frees with free(), and sets *count to
+** their number. Returns NULL if there are none. */
 static File *files_of(const char *folder, int *count) {
   size_t bytes, n = 0;
   *count = 0;

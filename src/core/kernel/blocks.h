@@ -244,8 +244,8 @@ TLI_UNPACK void tli_unpack(tli_Halves *halves, tli_Half *half, tli_BlockKind kin
     tli_half_scales(halves, p, bytes, count, has_least, u);  \
     for (int g = 0; g < count; g++) fn(p + bytes * g, g, u); \
     break
-/* Unpacks a kind that is used often. A complete chunk of 8 blocks has an unrolled loop of its
-** own. */
+/* Unpacks a kind of block that is used often. The loop for a complete chunk of 8 blocks is
+** unrolled. */
 #define UNROLLED(name, fn, bytes)                                                  \
   case TLI_##name:                                                                 \
     if (count == 8) {                                                              \

@@ -177,9 +177,9 @@ double tli_log1p(double x) {
   return log_sum(e, f, (x < 1 ? x - (u - 1) : 1 - (u - x)) / u);
 }
 
-/* Returns e * ratio + log(1 + f) * base, where x = 2^e (1 + f). The factors `ratio` and `base` are
-** sums of two parts. Products of the ratio's high part with e, and of the base's high part with
-** numbers of 21 bits, are exact. */
+/* Returns the logarithm of x = 2^e (1 + f) to another base as e * ratio + log(1 + f) * base. `base`
+** and `ratio` are sums of two parts. Products of the ratio's high part with e, and of the base's
+** high part with numbers of 21 bits, are exact. */
 static double log_of_base(double x, Pair base, Pair ratio) {
   double e, y;
   if (log_special(x, &y)) return y;
@@ -301,7 +301,9 @@ static int reduce_large(double x, Pair *r) {
   }
   int n = (int)(q[0] & 3);
   bool above = q[1] >> 31;
-  if (above) { /* uses the distance to the next quarter turn instead */
+  /* the angle is above an eighth of a turn, so r is the negative distance to the next quarter
+  ** turn */
+  if (above) {
     n++;
     for (int i = 1; i < 5; i++) q[i] = ~q[i];
   }

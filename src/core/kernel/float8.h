@@ -68,8 +68,8 @@ TLI_FN uint8_t tli_f32_to_f8e5m2(float f) {
   return (uint8_t)((u >> 24 & 0x80u) | x);
 }
 
-/* Adds the sign of the float32 u to the result x. The formats without a negative zero have NaN at
-** its bits, so zero stays positive there. */
+/* Adds the sign of the float32 u to the result x. Formats without a negative zero use its bits for
+** NaN, so in these formats zero stays positive. */
 TLI_FN uint8_t tli_f8_signed(uint32_t u, uint32_t x) {
   return (uint8_t)(x == 0 ? 0 : x >= 0x80u ? 0x80u : (u >> 24 & 0x80u) | x);
 }

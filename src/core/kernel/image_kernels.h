@@ -114,10 +114,11 @@ struct tlk_resample {
 
 /* Samples float32 images (images, channels, size[1], size[0]) at the points of `grid` (images,
 ** places, 2). The result is (images, channels, places). Coordinate x along dimension d stands for
-** the position (x + 1) * scale[d] - shift, counted from 0. Dimension 0 is that of the columns; its
-** coordinate comes first. A sample is interpolated bilinearly, or is the nearest element. Outside
-** of the image, the elements count as zeros or as the border's elements. The kernel sums by fused
-** multiply-adds, in the order in which PyTorch's vectorised kernels do. */
+** the position (x + 1) * scale[d] - shift, counted from 0. Dimension 0 counts the columns of the
+** image, so the first coordinate of a point is the horizontal one. A sample is interpolated
+** bilinearly, or is the nearest element. Outside of the image, the elements count as zeros or as
+** the border's elements. The kernel sums by fused multiply-adds, in the order in which PyTorch's
+** vectorised kernels do. */
 struct tlk_grid_sample {
   const tlk_Context *cx;
   int64_t images, channels, places, size[2];

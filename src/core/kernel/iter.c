@@ -146,7 +146,9 @@ bool tli_iter_flat(const tli_Iter *it) {
 
 typedef struct Walk {
   const tli_Iter *it;
-  int64_t at[TL_MAX_DIMS];   /* position of the current row; at[0] is not used */
+  /* position of the current row in each dimension; at[0] is not used, since rows run along
+  ** dimension 0 */
+  int64_t at[TL_MAX_DIMS];
   char *start[TLI_ITER_MAX]; /* address of each operand's first element in the current row */
 } Walk;
 

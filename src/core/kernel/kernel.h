@@ -280,9 +280,10 @@ struct tlk_softmax_backward {
   int64_t outer, n, inner;
 };
 
-/* Computes attention. out[i] = the sum over j of weight[i][j] * value[j]. norm (batch, heads,
-** queries) is saved for attention_backward. It has the log-sum-exp of each query's scores, or 0 for
-** a query that sees no key. It is contiguous and has dtype float32 (float64 for float64). */
+/* Computes attention. out[i] = the sum over j of weight[i][j] * value[j], with the weights of
+** struct tlk_Attention. norm (batch, heads, queries) is saved for attention_backward. It has the
+** log-sum-exp of each query's scores, or 0 for a query that sees no key. It is contiguous and has
+** dtype float32 (float64 for float64). */
 struct tlk_attention {
   const tlk_Context *cx;
   tlk_Attention attention;
@@ -290,10 +291,11 @@ struct tlk_attention {
   void *norm;
 };
 
-/* The keys and values of one sequence, and the new ones. Each array is (kv_heads, capacity, size) with
-** rows of one dtype; if this is int8, each 32 elements share a scale in float16, in arrays
-** (kv_heads, capacity, size / 32). The first `used` rows are filled. The sequence's `count` new rows
-** begin at row `first` of the call's query, key and value. */
+/* The cached keys and values of one sequence, and where the sequence's new keys and values are.
+** Each array is (kv_heads, capacity, size) with rows of one dtype. If the dtype is int8, every 32
+** elements share a float16 scale, stored in an array (kv_heads, capacity, size / 32). The first
+** `used` rows are filled. The sequence's `count` new rows begin at row `first` of the call's query,
+** key and value. */
 typedef struct tlk_Cache {
   void *keys, *values;
   uint16_t *key_scales, *value_scales;
@@ -301,9 +303,9 @@ typedef struct tlk_Cache {
 } tlk_Cache;
 
 /* Appends new keys and values to caches, and computes the attention of each new query to its own
-** sequence's keys, up to the query's own position. If `window` is positive, only the last `window`
-** of these are seen. query, key, value and out are float32, of batch 1. `stored` is the dtype of the
-** caches: float32, float16 or int8. */
+** sequence's keys, up to the query's own position. If `window` is positive, a query sees only the
+** last `window` of these keys. query, key, value and out are float32, of batch 1. `stored` is the
+** dtype of the caches: float32, float16 or int8. */
 enum { TLK_CACHES = 32 /* the largest number of caches in a call */ };
 struct tlk_cached_attention {
   const tlk_Context *cx;
@@ -424,7 +426,8 @@ struct tlk_class_loss {
   tlk_FaultSource source;
 };
 
-/* Computes the gradient of class_loss's input. Reads `in` and norm only if the input is logits. */
+/* Computes the gradient of class_loss's input. Reads `in` and norm only if the input is logits,
+** because the gradient of log-probabilities does not depend on them. */
 struct tlk_class_loss_backward {
   const tlk_Context *cx;
   tlk_Classes classes;
@@ -485,9 +488,9 @@ struct tlk_gather {
 };
 
 /* Combines elements of `out`, at the positions in `index` (int64), with elements of `in`. The
-** operands are `out`, `index` and `in`. The elements of a line are combined one after the other.
-** Different lines must not share elements of out. Positions out of range are skipped; check_index
-** finds them. */
+** operands are `out`, `index` and `in`. The elements of one line (tlk_IndexCall) are combined one
+** after the other. Different lines must not share elements of out. Positions out of range are
+** skipped; check_index finds them. */
 struct tlk_scatter {
   const tlk_Context *cx;
   tlk_IndexCall index;

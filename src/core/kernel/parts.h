@@ -110,7 +110,8 @@ typedef struct tlk_Attention {
   const uint64_t *state;
 } tlk_Attention;
 
-/* The windows of a pooling operator, and the number of planes that they slide over. */
+/* The windows of a pooling operator, the number of planes (images of one channel) that they slide
+** over, and options. */
 typedef struct tlk_Pool {
   tlk_Windows windows;
   int64_t planes;
@@ -321,13 +322,13 @@ enum {
   TLK_OPTIM_TENSORS = 56
 };
 
-/* The operands for one parameter, each with n elements. They are contiguous, or they are dense with
-** the same order of dimensions in all operands. */
+/* The addresses of a parameter, its gradient and its states, each with n elements. They are
+** contiguous, or they are dense with the same order of dimensions in all operands. */
 typedef struct tlk_OptimTensor {
   void *param;
   const void *grad;
   void *state[TLK_OPTIM_STATES];
-  /* the parameter in full precision, from which `param` is rounded; NULL if there is none */
+  /* the parameter in float32, from which `param` is rounded; NULL if there is none */
   float *master;
   int64_t n;
 } tlk_OptimTensor;

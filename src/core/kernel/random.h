@@ -15,7 +15,8 @@
 ** halves, for compilers without a 128-bit type. */
 TLI_FN uint64_t tli_multiply_high_parts(uint64_t a, uint64_t b) {
   uint64_t a0 = (uint32_t)a, a1 = a >> 32, b0 = (uint32_t)b, b1 = b >> 32;
-  uint64_t low = a0 * b1 + (a0 * b0 >> 32); /* neither this sum nor the next can overflow */
+  /* neither this sum nor the next one can exceed 64 bits */
+  uint64_t low = a0 * b1 + (a0 * b0 >> 32);
   uint64_t middle = a1 * b0 + (uint32_t)low;
   return a1 * b1 + (low >> 32) + (middle >> 32);
 }

@@ -34,14 +34,18 @@ typedef struct Version {
   char *data;
   int64_t bytes;
   tl_DType dtype;
-  bool dead;    /* whether the array is not needed after the sweep */
-  int last;     /* the last step that uses the version */
+  /* whether no code needs the array's contents after the sweep, so that they need not be written to
+  ** memory */
+  bool dead;
+  int last;     /* the last step that reads or overwrites this version */
   int64_t slot; /* offset of the version's buffer; -1 if it is written to memory */
 } Version;
 
 typedef struct Step {
   struct tlk_pointwise call;
-  int versions[TLI_ITER_MAX]; /* for each operand its version; -1 for other arrays */
+  /* for each operand, the index of the version that it reads or overwrites; -1 for arrays outside
+  ** of the sweep */
+  int versions[TLI_ITER_MAX];
 } Step;
 
 struct tli_Sweep {
@@ -77,7 +81,8 @@ static bool run_step(const tli_Sweep *s, const Step *step, char *buffers, int64_
                      int64_t rows, int64_t cols) {
   const tli_Iter *it = &step->call.it;
   bool flat = it->ndim <= 1;
-  int64_t first = row * s->width + col; /* the width is 0 or the length of every row */
+  /* the width is 0, so that only `col` counts, or the length of every row */
+  int64_t first = row * s->width + col;
   struct tlk_pointwise call;
   call.cx = step->call.cx;
   call.kernel = step->call.kernel;
@@ -126,9 +131,9 @@ static void run_blocks(void *context, int64_t begin, int64_t end) {
   if (!ok) atomic_store_explicit(&s->failed, true, memory_order_relaxed);
 }
 
-/* Assigns buffers to the dead versions, and returns the number of buffers. Another version may use
-** a buffer after the last use of the version in it. A step never writes to the buffer that it
-** reads. */
+/* Assigns buffers to the dead versions, and returns the number of buffers. After the last use of a
+** version, its buffer may be assigned to another version, but a step never writes to the buffer
+** that it reads. */
 static int place_buffers(tli_Sweep *s, int64_t bytes) {
   int count = 0, busy_until[MOST_STEPS];
   for (int i = 0; i < s->n; i++) {
@@ -144,7 +149,7 @@ static int place_buffers(tli_Sweep *s, int64_t bytes) {
   return count;
 }
 
-/* Chooses the blocks: parts of a row, or several rows. */
+/* Chooses the size of the blocks: a part of a row, or several rows. */
 static void choose_blocks(tli_Sweep *s) {
   int64_t size = 1;
   for (int i = 0; i < s->n; i++) {
@@ -239,7 +244,7 @@ static bool find_version(const tli_Sweep *s, const tli_Iter *it, const tli_IterA
   *version = -1;
   for (int i = s->n - 1; i >= 0; i--) {
     const Version *v = &s->versions[i];
-    /* a dead version has no memory, and its bytes may serve another array now */
+    /* the array of a dead version was freed, and another array may use its memory now */
     if (v->dead || !overlap(arg->data, bytes, v->data, v->bytes)) continue;
     *version = i;
     return arg->data == v->data && arg->dtype == v->dtype && it->numel == s->numel &&
@@ -268,7 +273,8 @@ static bool harms_reader(const tli_Sweep *s, const tli_Iter *it, const tli_IterA
   return false;
 }
 
-/* Returns whether a call can run before the stored calls without changing any result. */
+/* Returns whether a call can run before the stored calls without changing any result: it uses no
+** array that they write, and writes to none that they read. */
 static bool is_apart(const tli_Sweep *s, const tli_Iter *it) {
   for (int k = 0; k < it->nargs; k++) {
     int version;

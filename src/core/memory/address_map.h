@@ -24,7 +24,7 @@
 #define MAP_STRUCT MAP_NAME(Map)
 
 typedef struct MAP_STRUCT {
-  MAP_ENTRY *places; /* array of slots (owned); a free slot has the key NULL */
+  MAP_ENTRY *places; /* array of slots (owned); the key of a free slot is NULL */
   size_t size;       /* number of slots: a power of two, or 0 */
   size_t n;          /* number of entries */
 } MAP_STRUCT;
@@ -51,8 +51,8 @@ static inline MAP_ENTRY *MAP_NAME(find)(const MAP_STRUCT *map, const void *key) 
   return entry->key ? entry : NULL;
 }
 
-/* Makes room for one more entry; returns false and leaves the map unchanged if memory is
-** exhausted. */
+/* Makes room for one more entry, so that the next `add` cannot fail. Returns false and leaves the
+** map unchanged if memory is exhausted. */
 __attribute__((unused)) static bool MAP_NAME(reserve)(MAP_STRUCT *map) {
   if (2 * (map->n + 1) <= map->size) return true;
   MAP_STRUCT larger = {NULL, map->size ? 2 * map->size : 64, map->n};
@@ -78,8 +78,8 @@ static inline MAP_ENTRY *MAP_NAME(add)(MAP_STRUCT *map, const void *key) {
   return entry;
 }
 
-/* Removes an entry from the map. Looks at the entries behind it, up to the next free slot. Moves an
-** entry into the gap if the search for that entry begins at the gap or before it. */
+/* Removes an entry from the map. The entries behind it, up to the next free slot, are looked at in
+** turn: an entry whose search begins at the gap or before it moves into the gap. */
 __attribute__((unused)) static void MAP_NAME(remove)(MAP_STRUCT *map, MAP_ENTRY *entry) {
   size_t mask = map->size - 1, gap = (size_t)(entry - map->places);
   for (size_t i = (gap + 1) & mask; map->places[i].key; i = (i + 1) & mask) {

@@ -49,9 +49,10 @@ typedef struct Block {
   struct Block *chain; /* first block of the next chain in the pool */
 } Block;
 
-/* A thread's free blocks of one class: two chains of at most `batch` blocks. Blocks come from `now`
-** and return to `now`. `spare` is empty or full. So even when `now` becomes empty or full, a thread
-** that alternates between allocating and freeing does not visit the pool each time. */
+/* A thread's free blocks of one class, in two chains of at most `batch` blocks. Blocks are taken
+** from `now` and returned to `now`. `spare` is either empty or full, and replaces `now` when `now`
+** becomes empty or full. So a thread that alternates between allocating and freeing rarely visits
+** the pool, which has a lock. */
 typedef struct Magazine {
   Block *now;
   Block *spare;
@@ -79,7 +80,7 @@ typedef struct Slab {
   struct Slab *next; /* the next slab of the same class */
   uint32_t total;    /* number of blocks that fit into the slab */
   uint32_t cut;      /* number of blocks that have been handed out at least once */
-  uint32_t idle;     /* number of blocks that small_trim has found free */
+  uint32_t idle;     /* number of free blocks in this slab, as counted by small_trim */
 } Slab;
 
 /* The header of a larger block in the cache. */
@@ -110,8 +111,8 @@ static tli_Key key; /* thread-specific key whose destructor runs when a thread e
 static bool have_key;
 static _Thread_local Thread *self;
 
-/* While a hook is set, `self` is NULL and `aside` holds the thread's record. So every call takes
-** the slow path, and that path calls the hook. */
+/* While a hook is set, `self` is NULL and `aside` holds the thread's record. The fast path needs
+** `self`, so every call takes the slow path, which calls the hook. */
 static _Thread_local tli_AllocHook *hook;
 static _Thread_local Thread *aside;
 
@@ -134,8 +135,8 @@ static size_t class_size(int cls) {
   return (size_t)(5 + (step & 3)) << (6 + (step >> 2));
 }
 
-/* Returns the number of blocks in a chain: enough to make locking rare, but not so many that idle
-** threads hoard memory. */
+/* Returns the number of blocks in a full chain: enough to make visits to the locked pool rare, but
+** not so many that idle threads hoard memory. */
 static uint32_t class_batch(int cls) {
   size_t n = 8192 / class_size(cls);
   return (uint32_t)(n > 64 ? 64 : n < 8 ? 8 : n);
@@ -324,8 +325,8 @@ static void *small_get(Thread *thread, int cls, bool *refused) {
   return block;
 }
 
-/* The fast paths, which handle nearly all calls. They return NULL, or false, if the slow path must
-** handle the call. */
+/* These functions are the fast paths, which handle nearly all calls. They return NULL or false if
+** the call needs the slow path. */
 static inline void *quick_get(size_t bytes) {
   Thread *thread = self;
   if (thread == NULL || bytes > SMALL_MAX || thread->calls + 1 >= thread->fail_from) return NULL;
@@ -507,7 +508,8 @@ static void large_put(Thread *thread, int cls, void *block) {
   cache_drop(out);
 }
 
-/* Frees a block in a thread that has no Thread record, because memory was exhausted. */
+/* Frees a block in a thread that has no Thread record, because there was no memory for the
+** record. */
 static void small_put_alone(int cls, Block *block) {
   tli_mutex_lock(&pool.lock);
   pool.gone -= (int64_t)class_size(cls);
@@ -542,7 +544,7 @@ void tl_memory_trim(void) {
   cache_drop(out);
 }
 
-#else /* this build takes exact sizes directly from the system */
+#else /* this build has no cache: blocks come directly from the system */
 
 static void *quick_get(size_t bytes) {
   (void)bytes;

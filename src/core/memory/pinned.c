@@ -16,7 +16,7 @@
 /* binary logarithms of the smallest and the largest size of a block in bytes */
 enum { SMALLEST = 9, LARGEST = 62 };
 
-/* The header of a free block, stored at the block's beginning. */
+/* The header of a block that is kept for reuse, stored at the block's beginning. */
 typedef struct Kept {
   struct Kept *next;
 } Kept;

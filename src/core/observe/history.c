@@ -17,7 +17,7 @@
 #define NBUCKETS 1024  /* number of buckets in the table of stacks */
 #define MOST_TEXT 4096 /* the largest number of bytes in a stack's text */
 
-/* The call stack that allocated a live block. */
+/* An entry of the map of live blocks: the call stack that allocated a block. */
 typedef struct Owner {
   const void *key;  /* the block's address */
   tli_Stack *stack; /* owned */

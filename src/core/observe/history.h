@@ -42,7 +42,7 @@ extern int (*_Atomic tli_call_frames)(tli_Frame *frames, int most);
 
 typedef struct tli_Recording {
   bool on;
-  /* whether events are recorded; otherwise only the stacks that allocated the existing blocks are
+  /* whether events are recorded; otherwise only the call stack that allocated each live block is
   ** recorded */
   bool events;
   bool alloc_stacks; /* whether the stack of each allocation is recorded */

@@ -28,7 +28,8 @@ typedef struct Open {
 } Open;
 
 static _Thread_local struct {
-  int32_t n, latest; /* the number of open spans, and the mark of the span that was opened last */
+  /* the number of open spans, and the mark (tli_observer_open) of the span that was opened last */
+  int32_t n, latest;
   Open open[MOST_OPEN];
 } spans;
 
@@ -39,7 +40,8 @@ static void tell(const Open *o, int depth, int64_t duration) {
 
 bool tli_observed(void) { return atomic_load_explicit(&observer, memory_order_relaxed) != NULL; }
 
-/* Ends all open spans whose number is at least `at`. The span that was opened last ends first. */
+/* Ends all open spans whose index is at least `at`, beginning with the span that was opened
+** last. */
 static void close_from(int at) {
   int64_t now = tli_now_ns();
   while (spans.n > at) {
@@ -104,9 +106,9 @@ bool tl_work_counts(tl_WorkCounts *out) {
 int32_t tli_observer_open(tli_SpanKind kind, const char *name) {
   count_span(kind);
   if (!tli_observed()) return 0;
-  /* A script can leave spans open for ever, in coroutines that it never resumes. These spans cannot
-  ** be told from the others, so all open spans are ended. Otherwise the thread would report nothing
-  ** any more. */
+  /* A script can leave spans open forever, in coroutines that it never resumes. Such spans cannot
+  ** be told from other open spans, so all open spans are ended. Otherwise the list would stay full,
+  ** and the thread would report no further spans. */
   if (spans.n == MOST_OPEN) close_from(0);
   Open *o = &spans.open[spans.n];
   snprintf(o->name, sizeof o->name, "%s", name);

@@ -41,8 +41,9 @@ struct tli_Invitation {
 static _Thread_local tli_Profile *mine; /* borrowed */
 static _Atomic uint64_t next_serial = 1;
 
-/* Returns the number of a name's text. Names are usually constants, so a cache by address avoids
-** most look-ups. The cache compares the texts as well, since an address may have been reused. */
+/* Returns the number of a name's text. Names are usually string constants, so a cache that finds
+** names by their address avoids most look-ups. The cache also compares the texts, since another
+** name may now have the same address. */
 static int32_t name_of(tli_Profile *p, const char *name) {
   size_t slot = (uintptr_t)name / 4 & (TLI_NAME_CACHE - 1);
   if (p->cache[slot].name == name) {
@@ -73,8 +74,9 @@ static int32_t shapes_of(tli_Profile *p, const tli_SpanInput *inputs, int n) {
   return tli_record_text(p, (char *)all, sizeof *all * (size_t)used);
 }
 
-/* Computes the key that identifies a stack: the number of the operator's name and, for each frame,
-** the number of the source's text, the running line, and the first line of the function. */
+/* Computes the key that identifies the current call stack, and returns the key's length. The key
+** has the number of the operator's name and, for each frame, the number of the source's text, the
+** running line, and the first line of the function. */
 static int32_t frames_of(tli_Profile *p, int32_t *key) {
   tli_Frame frames[MOST_FRAMES];
   int (*call_frames)(tli_Frame *, int) = atomic_load(&tli_call_frames);
@@ -479,7 +481,7 @@ tli_Profile *tli_profile_start(const tli_ProfileOptions *options) {
   return p;
 }
 
-/* A memory event and its index. */
+/* A memory event and its original index, so that events with equal times keep their order. */
 typedef struct Moment {
   tli_ProfileMemory event;
   int64_t at;

@@ -87,9 +87,9 @@ typedef struct tli_Profile tli_Profile;
 
 /* ---- recording --------------------------------------------------------------------- */
 
-/* The number of open sessions in the process, plus 1 while live_storages.h records, plus 1 while an
-** observer is set, plus 1 while a host counts (observer.h). Operators call the profiler only if
-** this number is not 0. */
+/* The number of reasons to call the profiler: one for each open session in the process, one while
+** live_storages.h records, one while an observer is set, and one while a host counts work
+** (observer.h). Operators call the profiler only if this number is not 0. */
 extern atomic_int tli_profiles;
 static inline bool tli_profiling(void) {
   return __builtin_expect(atomic_load_explicit(&tli_profiles, memory_order_relaxed) != 0, 0);
@@ -112,7 +112,8 @@ typedef struct tli_SpanInput {
 ** observer only. */
 tli_Span tli_span_open(tli_SpanKind kind, const char *name, const tli_SpanInput *inputs, int n);
 /* Ends the span and all open spans inside it. `flops` is the result of the operator's formula. It
-** is ignored if the inner spans together have as many FLOPs, within 0.1 percent, or more. */
+** is ignored if the inner spans together already have that many FLOPs, or at most 0.1 percent
+** less. */
 void tli_span_close(tli_Span span, double flops);
 /* Returns whether the calling thread's session wants the FLOP formulas of operators evaluated. */
 bool tli_span_flops(void);

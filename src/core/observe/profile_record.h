@@ -24,8 +24,8 @@ typedef struct tli_RecordText {
   uint64_t hash;
   size_t size;
   char *text; /* the text (owned), ended by '\0' */
-  /* if the text is a key that identifies a stack: the number of the formatted stack; -1 as long as
-  ** it is not formatted */
+  /* if the text is the key of a call stack: the number of the text that shows this stack to users,
+  ** or -1 as long as that text was not made */
   int32_t in_words;
 } tli_RecordText;
 
@@ -53,7 +53,7 @@ struct tli_Profile {
   tli_RecordList events, memory, texts, devices, threads;
   int32_t *places; /* hash table of texts with open addressing (owned); -1 marks an empty slot */
   int64_t nplaces;
-  /* for each device type: whether this record receives the activity reports */
+  /* for each device type: whether this record receives the devices' reports of their activities */
   bool watches[TL_NDEVICETYPES];
   /* an event on each device that marks the beginning of the session (owned) */
   tl_Event *zero[TL_NDEVICETYPES][TL_MAX_DEVICES];

@@ -65,8 +65,9 @@ typedef struct tli_CallParam {
 
 enum {
   TLI_CALL_WRITES = 1, /* the operator changes its first argument, which may be a list of tensors */
-  TLI_CALL_SIZES = 2,  /* the sizes of the result depend on the values of the arguments */
-  TLI_CALL_READS = 4,  /* the result is a value for the host, computed from a tensor's elements */
+  /* the sizes of the result depend on the values of the elements of the arguments */
+  TLI_CALL_SIZES = 2,
+  TLI_CALL_READS = 4, /* the result is a value for the host, computed from a tensor's elements */
   /* the operator runs elementwise kernels and nothing else (core/kernel/sweep.h) */
   TLI_CALL_ELEMENTWISE = 16,
   TLI_CALL_VALUE = 8 /* the result is not a tensor but another value */
@@ -122,15 +123,16 @@ uint64_t tli_trace_number(void);
 
 typedef enum tli_Traced { TLI_UNTRACED, TLI_TRACED, TLI_TRACE_REFUSED } tli_Traced;
 
-/* These functions tell the tracer, if there is one, that an operator begins or ends. Generated code
-** calls them. */
+/* These functions tell the tracer of the calling thread, if it has one, that an operator begins or
+** ends. Generated code calls them. */
 tli_Traced tli_trace_begin(const tli_Call *call, const tli_CallArg *args);
 bool tli_trace_end(const tli_Call *call, const tli_CallArg *args, bool ok,
                    tl_Tensor *const *results, int64_t n) TL_MUSTCHECK;
 /* Tells the tracer that the host is about to read elements of t. tli_trace_read calls this function
 ** if there may be a tracer. */
 bool tli_trace_read_slowly(const tl_Tensor *t) TL_MUSTCHECK;
-extern atomic_int tli_profiles; /* declared in profile.h too; a tracer counts as an open session */
+/* declared in profile.h too; tli_trace_start adds 1 to it, so that operators call the tracer */
+extern atomic_int tli_profiles;
 static inline TL_MUSTCHECK bool tli_trace_read(const tl_Tensor *t) {
   bool watched = atomic_load_explicit(&tli_profiles, memory_order_relaxed) != 0;
   return __builtin_expect(!watched, 1) || tli_trace_read_slowly(t);

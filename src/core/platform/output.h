@@ -17,7 +17,8 @@ int tli_output_capture(int fd, FILE *file, int *end) TL_MUSTCHECK;
 /* Redirects `fd` to the previous output again, and closes `previous`. */
 void tli_output_release(int fd, int previous);
 
-/* Reads from a pipe without waiting. Returns the number of bytes that were read. */
+/* Reads from a pipe without waiting. Returns the number of bytes that were read, which is 0 if
+** there are none. */
 int64_t tli_output_take(int end, void *data, size_t bytes);
 
 /* Writes to a descriptor, such as that of the previous output. Ignores failures. */

@@ -29,7 +29,8 @@ typedef void (*RunFn)(int tasks, TaskFn task, void *context, void *user);
 #define SHARES 64 /* the largest number of shares of a job */
 #define CACHE_LINE 64
 
-static atomic_int threads; /* number of threads for kernels; 0 until it is determined */
+/* number of threads for kernels, including the caller; 0 until it is determined */
+static atomic_int threads;
 static _Atomic(RunFn) host_run;
 static _Atomic(void *) host_user;
 static atomic_int interrupted;
@@ -301,8 +302,8 @@ void tli_parallel_pieces(int64_t n, int64_t grain, tli_RangeFn fn, void *context
 
 /* ---- interruption ---- */
 
-/* The desired time between two checks for interruption while a range runs. The time between most
-** checks is less than twice as long. */
+/* The desired time between two checks whether the operator is interrupted, while a range runs. The
+** time between most checks is less than twice as long. */
 #define UNASKED_NS 2000000
 
 typedef struct Polled {

@@ -259,7 +259,7 @@ bool tli_library_whole(const char *path) {
   static const unsigned char ours[] = {0x7f, 'E', 'L', 'F', sizeof(void *) == 8 ? 2 : 1};
   ElfW(Ehdr) header;
   FILE *file = fopen(path, "rb");
-  /* an unreadable file passes here; opening the library will report the reason */
+  /* an unreadable file counts as complete here; opening the library will report the reason */
   if (file == NULL) return true;
   bool elf = fread(&header, sizeof header, 1, file) == 1 &&
              memcmp(header.e_ident, ours, sizeof ours) == 0 &&
@@ -366,7 +366,8 @@ void *tli_file_map(const char *path, size_t *bytes) {
     if (S_ISDIR(info.st_mode))
       errno = EISDIR;
     else if ((off_t)*bytes != info.st_size)
-      errno = EFBIG; /* addresses have 32 bits, so the file does not fit */
+      /* addresses have 32 bits on this machine, so the file does not fit into the address space */
+      errno = EFBIG;
     else if (info.st_size == 0)
       data = &empty;
     else

@@ -22,8 +22,8 @@ tli_Replace *tli_replace_begin(const char *path, bool named) TL_MUSTCHECK;
 FILE *tli_replace_file(tli_Replace *r);
 
 /* Gives the new file the old file's name, mode and, if permitted, owner. On failure calls tli_fail,
-** leaves the old file unchanged, and returns false. If *again is then true, a second attempt will
-** use another method. Frees r. */
+** leaves the old file unchanged, and returns false. If *again is then true, the caller should begin
+** the replacement once more; it then uses another method. Frees r. */
 bool tli_replace_commit(tli_Replace *r, bool *again) TL_MUSTCHECK;
 
 /* Keeps the old file and removes the new one. Frees r; accepts NULL. */

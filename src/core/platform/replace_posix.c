@@ -38,8 +38,8 @@ struct tli_Replace {
   struct stat older;
 };
 
-/* Whether an earlier attempt to name an unnamed file has failed. Some systems do not support
-** that. */
+/* Whether an earlier attempt to give an unnamed file a name has failed, as it does on some systems.
+** If so, temporary files get a name from the start. */
 static atomic_bool needs_name;
 
 static bool failed(const char *what) {
@@ -71,8 +71,9 @@ static bool leads_to_open_files(const char *folder) {
   return realpath(folder, real) && strncmp(real, "/proc/", 6) == 0;
 }
 
-/* Follows the link at *path by one step. Returns false at the end of the links, with *direct set if
-** the last link refers to an open file. Also returns false after a failure, with *path NULL. */
+/* Replaces *path by the destination of the link at *path. Returns false at the end of the links,
+** with *direct set if the last link refers to an open file. After a failure, returns false with
+** *path NULL. */
 static bool follow(char **path, bool *direct) {
   char link[PATH_MAX];
   ssize_t n = readlink(*path, link, sizeof link - 1);

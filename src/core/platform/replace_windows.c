@@ -59,7 +59,7 @@ static bool runs(unsigned long process, unsigned long long since) {
   bool live = !GetExitCodeProcess(handle, &status) || status == STILL_ACTIVE;
   if (live && GetProcessTimes(handle, &begun, &ended, &kernel, &user)) {
     unsigned long long ticks = (unsigned long long)begun.dwHighDateTime << 32 | begun.dwLowDateTime;
-    /* start times of processes count steps of 100 ns since 1601 */
+    /* Windows gives the start time of a process in steps of 100 ns since 1601 */
     live = (ticks - 116444736000000000ull) * 100 <= since;
   }
   CloseHandle(handle);

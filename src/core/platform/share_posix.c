@@ -131,9 +131,9 @@ static bool is_share(int file) {
          info.st_nlink == 0 && (info.st_mode & 077) == 0 && fcntl(file, F_GET_SEALS) == SEALS;
 }
 
-/* Returns whether a name leads to memory of this user. The name is a link in /proc. Its destination
-** is checked before the link is opened, because opening another file may have effects, and again
-** afterwards, because the link may have changed. */
+/* Returns whether a name leads to memory of this user. The name is a link in /proc. Before the link
+** is opened, its destination is checked, because opening another kind of file may have side
+** effects. The opened file is checked again, because the link may have changed meanwhile. */
 static bool leads_to_memory(const char *name) {
   static const char expected[] = "/memfd:tlua (deleted)";
   char to[sizeof expected];

@@ -70,8 +70,8 @@ static tl_DType promote_half_complex(tl_DType other) {
 }
 
 /* Promotes a pair that contains a dtype of TL_STORED_DTYPES. A float8 has no common type with any
-** other dtype. An unsigned integer has one only with floating dtypes. complex32 has one with all
-** dtypes that are not in the list. */
+** other dtype. An unsigned integer has a common type only with floating dtypes. complex32 has a
+** common type with all dtypes that are not in the list. */
 static tl_DType promote_stored(tl_DType a, tl_DType b) {
   tl_DType other = tli_is_stored(a) ? b : a, stored = other == b ? a : b;
   if (stored == TLI_HALF_COMPLEX && !tli_is_stored(other)) return promote_half_complex(other);
@@ -124,8 +124,8 @@ int64_t tli_int_min(tl_DType dtype) {
 
 double tli_float_epsilon(tl_DType dtype) { return EPSILON(tli_dtype_digits[dtype]); }
 
-/* exceptions: formats whose largest exponent is also used for numbers, or that have no
-** subnormals */
+/* these formats differ from the rule: their largest exponent is also used for finite numbers, or
+** they have no subnormals */
 #ifndef TLI_INFER
 #define EXTRAORDINARY(x)                             \
   if (dtype == TL_F8E4M3) return x(448, 0x1p-6);     \
@@ -252,7 +252,7 @@ static tl_Scalar load_whole(uint64_t x, bool is_unsigned) {
 }
 
 static int64_t store_whole(tl_Scalar s) {
-  /* the bits of the largest unsigned number */
+  /* a float of 2^64 or more is stored as the largest unsigned number */
   if (tli_is_fractional(s) && s.f >= 0x1p64) return -1;
   if (tli_is_fractional(s) && s.f >= 0x1p63) return (int64_t)(uint64_t)s.f;
   return tli_to_int(s);

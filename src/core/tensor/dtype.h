@@ -23,7 +23,8 @@ extern const uint8_t tli_dtype_digits[TL_NDTYPES];
 /* Returns whether a dtype is one of TL_STORED_DTYPES. */
 #ifdef TLI_INFER
 static inline bool tli_is_stored(int t) { return (void)t, false; }
-#define TLI_HALF_COMPLEX TL_NDTYPES /* complex32; here no dtype, because this build lacks it */
+/* complex32; in this build a number that no dtype has, because it lacks complex32 */
+#define TLI_HALF_COMPLEX TL_NDTYPES
 #else
 static inline bool tli_is_stored(int t) { return t >= TL_F8E4M3; }
 #define TLI_HALF_COMPLEX TL_C32

@@ -9,7 +9,8 @@
 /* ---- geometry ---- */
 
 int64_t tli_numel(int ndim, const int64_t *sizes, size_t element) {
-  /* a size of 0 counts as 1 here, because the strides must not overflow either */
+  /* a size of 0 counts as 1 here, because the strides of an empty tensor must not overflow
+  ** either */
   int64_t room = (int64_t)element;
   int64_t numel = 1;
   for (int d = 0; d < ndim; d++) {
@@ -83,7 +84,8 @@ bool tli_overlaps_itself(const tl_Tensor *t) {
   if (tli_contiguous(t) || t->numel <= 1) return false;
   int order[TL_MAX_DIMS];
   int n = by_stride(t, order);
-  int64_t last = 0; /* offset of the last element if only the dimensions visited so far count */
+  /* offset of the last element within the dimensions that the loop has visited so far */
+  int64_t last = 0;
   for (int k = 0; k < n; k++) {
     int64_t stride = t->strides[order[k]];
     if (stride <= last) return true;
@@ -161,8 +163,9 @@ static tl_DType promote_given(tl_DType a, tl_DType b) {
   return tli_dtype_promote(a, b);
 }
 
-/* Returns `strong` unless `weak` has a higher category: a complex number turns a floating type into
-** the complex type of the same precision. */
+/* Returns `strong` unless `weak` has a higher category. In that case returns `weak`, with two
+** exceptions: a complex `weak` turns a floating `strong` into the complex type of the same
+** precision, and dtypes of TL_STORED_DTYPES are promoted as usual. */
 static tl_DType combine(tl_DType strong, tl_DType weak) {
   if (strong == TL_NODTYPE) return weak;
   if (weak == TL_NODTYPE || tli_dtype_category(weak) <= tli_dtype_category(strong)) return strong;
@@ -192,7 +195,8 @@ tl_DType tli_result_dtype(tl_Tensor *const *ts, int n) {
       dims = promote_given(dims, own);
     else if (!(ts[k]->flags & TLI_NUMBER))
       zero = promote_given(zero, own);
-    /* a float is stored in double precision but counts as the default type */
+    /* a number that is a float is stored as float64, but promotion takes it for the default
+    ** dtype */
     else
       number = promote_given(number, number_dtype(own));
   }
@@ -201,7 +205,8 @@ tl_DType tli_result_dtype(tl_Tensor *const *ts, int n) {
 
 /* ---- text for messages ---- */
 
-/* The largest number of shapes that one message can contain. */
+/* The number of thread-local buffers for shapes, and so the largest number of shapes that one
+** message can contain. */
 #define BUFFERS 8
 #define BUFFER_SIZE (TL_MAX_DIMS * 22 + 3)
 

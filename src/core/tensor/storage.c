@@ -16,7 +16,7 @@
 
 _Static_assert(offsetof(tl_Storage, small) % TLI_ALIGN == 0, "inline data must be aligned");
 
-/* A release function that does nothing, for memory that the caller keeps. */
+/* A release function that does nothing, for memory that the caller keeps and frees itself. */
 static void keep(void *data, void *context) {
   (void)data;
   (void)context;
@@ -37,8 +37,9 @@ static tl_Storage *header_new(tl_Device device, int64_t bytes, size_t behind) {
   return s;
 }
 
-/* Frees the header. Foreign memory may happen to begin where the header's block ends, so the
-** address of the data does not tell whether the data is inside the block. */
+/* Frees the header, and the data if it is in the header's block. Foreign memory may happen to begin
+** where that block ends, so the address of the data alone does not tell; foreign memory also has a
+** release function. */
 static void header_free(tl_Storage *s) {
   bool inside = s->data == s->small && s->release == NULL;
   size_t behind = inside ? (size_t)s->bytes : 0;
@@ -55,7 +56,8 @@ static tl_Storage *make(tl_Device device, int64_t bytes) {
   void *data = NULL;
   const tl_Backend *backend = NULL;
   if (device.type == TL_CPU) {
-    size_t size = (size_t)bytes; /* size_t has only 32 bits on some machines */
+    /* size_t has only 32 bits on some machines, so a large `bytes` may not fit */
+    size_t size = (size_t)bytes;
     data = tli_alloc((int64_t)size == bytes ? size : SIZE_MAX);
   } else {
     backend = tli_backend_open(device);

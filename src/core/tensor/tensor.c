@@ -208,8 +208,9 @@ tl_Tensor *tli_detached(const tl_Tensor *t) {
   return tli_alias(t, t->ndim, t->sizes, t->strides, t->offset);
 }
 
-/* Drops a reference and returns whether it was the last one. Once the last reference is dropped, a
-** weak reference must treat the tensor as freed. */
+/* Drops a reference and returns whether it was the last one. If weak references to the tensor may
+** exist, even the last reference is subtracted, because a weak reference recognises a freed tensor
+** by a count of 0. */
 static inline bool drop_reference(tl_Tensor *t) {
   bool only = atomic_load_explicit(&t->refs, memory_order_acquire) == 1;
   if (only && !(t->flags & TLI_WEAKLY_HELD)) return true;
@@ -296,7 +297,7 @@ tl_Tensor *tli_wrap(const char *op, tl_Device device, void *data, tl_DType dtype
 
   tl_Tensor *t = tli_alloc(sizeof *t);
   if (t == NULL) return NULL;
-  /* the last step that can fail; from here on `release` may be called */
+  /* creating the storage is the last step that can fail; from here on `release` may be called */
   tl_Storage *storage = tli_storage_wrap(device, data, count * element, release, context);
   if (storage == NULL) {
     tli_free(t, sizeof *t);

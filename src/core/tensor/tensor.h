@@ -99,7 +99,7 @@ enum {
   /* flag of an operand made from a Lua number: type promotion ignores its dtype if a tensor has a
   ** dtype of the same category */
   TLI_NUMBER = 4,
-  /* flag of a row-major tensor; every function that sets sizes or strides updates it */
+  /* flag of a row-major tensor; every function that sets sizes or strides must update the flag */
   TLI_CONTIGUOUS = 8,
   /* flag of a tensor made in inference mode, whose version counter is unreliable */
   TLI_INFERENCE = 16,
@@ -127,8 +127,9 @@ struct tl_Tensor {
   int64_t strides[TL_MAX_DIMS]; /* elements */
 };
 
-/* The number of open graph captures in the process, and the function that keeps a storage alive for
-** a captured kernel that uses its bytes (core/device/capture.c). */
+/* tli_captures_open is the number of open graph captures in the process, and tli_capture_keep the
+** function that keeps a storage alive for a captured kernel that uses its bytes
+** (core/device/capture.c). */
 extern atomic_int tli_captures_open;
 void tli_capture_keep(tl_Storage *s);
 
