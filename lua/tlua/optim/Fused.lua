@@ -184,14 +184,14 @@ local none <const> = {}
 local function call(self, lists, group, rule, states, options, masters)
    if lists.n == 0 then return end
    trim(self, lists, states)
-   local lr = torch.is_tensor(options[1]) and options[1] or nil
-   if lr then options[1] = 0 end
+   local lr
+   if type(options[1]) ~= "number" then lr, options[1] = options[1], 0 end
    local extra = none
-   if self.grad_scale or self.found_inf or self.clip or masters then
-      extra = {
-         grad_scale = self.grad_scale, found_inf = self.found_inf, clip = self.clip,
-         masters = masters,
-      }
+   -- the classes do not have these fields, so looking them up in the classes would take time
+   local grad_scale, found_inf = rawget(self, "grad_scale"), rawget(self, "found_inf")
+   local clip = rawget(self, "clip")
+   if grad_scale or found_inf or clip or masters then
+      extra = {grad_scale = grad_scale, found_inf = found_inf, clip = clip, masters = masters}
    end
    torch._fused_step_(lists.params, none, lists.states, lists.clocks, rule, options, lr,
       group.maximize, extra)

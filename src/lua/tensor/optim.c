@@ -1,7 +1,9 @@
 /*
-** optim.c - collects the tensors for an optimizer's step from the optimizer's tables. In Lua this
-** would take as long as the whole step of a small model.
+** optim.c - collects the tensors for an optimizer's step from the optimizer's tables, and drops
+** gradients. In Lua this would take as long as the whole step of a small model.
 */
+#include "autograd/graph.h"
+#include "core/observe/trace.h"
 #include "lua/args/sparse.h"
 #include "lua/tensor/value.h"
 #include "lua/list_length.h"
@@ -68,6 +70,29 @@ static int gather_step(lua_State *L) {
   return 1;
 }
 
+/* _drop_grads(tensors) sets the field `grad` of each tensor in a list to nil. A tracer sees each of
+** these assignments. */
+static int drop_grads(lua_State *L) {
+  const tli_State *S = tli_state(L);
+  lua_settop(L, 1);
+  luaL_checktype(L, 1, LUA_TTABLE);
+  lua_Integer count = tli_list_length(L, 1);
+  for (lua_Integer i = 1; i <= count; i++) {
+    lua_rawgeti(L, 1, i);
+    tl_Tensor *t = tli_tracing() ? NULL : tli_to_tensor(L, S, 2);
+    if (t == NULL) {
+      lua_pushnil(L);
+      lua_setfield(L, 2, "grad");
+    } else if (!tli_grad_set(t, NULL)) {
+      return tli_raise(L);
+    }
+    lua_settop(L, 1);
+  }
+  return 0;
+}
+
 void tli_open_optim(lua_State *L) {
-  tli_set_functions(L, (const luaL_Reg[]){{"_gather_step", gather_step}, {NULL, NULL}});
+  tli_set_functions(
+      L,
+      (const luaL_Reg[]){{"_gather_step", gather_step}, {"_drop_grads", drop_grads}, {NULL, NULL}});
 }
