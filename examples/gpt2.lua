@@ -92,8 +92,8 @@ config.vocab = bpe.vocab_size
 local tokens = torch.tensor(bpe:encode(text))
 assert(#tokens > config.context + 1, opt.text .. ": too short for a context of " .. config.context)
 
--- Returns a batch from random positions in the text: the tokens, and for each token the next one.
--- The positions come from one table, so that resumed training draws the same ones.
+-- Returns a batch from random positions in the text: the tokens, and for each token the next one. A
+-- checkpoint has the state of the generator, so resumed training goes on with the same positions.
 local function batch()
    local starts = torch.randint(1, #tokens - config.context + 1, {opt.batch, 1})
    local places = starts + torch.arange(config.context)

@@ -31,7 +31,7 @@ end
 function Block:look_up(x)
    local batch, time, width = x:size(1), x:size(2), x:size(3) // self.heads
    local qkv = self.qkv(x)
-   if self.by_heads then -- number of heads that this process computes
+   if self.by_heads then -- the dimension of size -1 has the heads that this process computes
       return table.unpack(qkv:view(batch, time, -1, 3, width):permute(4, 1, 3, 2, 5):unbind(1))
    end
    qkv = qkv:view(batch, time, 3, self.heads, width)

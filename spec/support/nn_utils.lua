@@ -12,14 +12,14 @@ function M.sequence(n, fn)
    return torch.tensor(list, {dtype = "float64"})
 end
 
---- Fills a tensor with numbers that a formula gives in float64.
+--- Fills a tensor with the numbers 0.5 cos(0.61 k + shift) for k = 0, 1, ..., computed in float64.
 function M.fill(tensor, shift)
    local values = M.sequence(tensor:numel(), function(k) return 0.5 * math.cos(0.61 * k + (shift or 0)) end)
    torch.no_grad(function() tensor:copy_(values:view(tensor.shape)) end)
    return tensor
 end
 
---- Fills all parameters of a module by the formula.
+--- Fills all parameters of a module as M.fill does. Parameter i has the shift i - 1.
 ---@param dtype? string  the module's dtype; float64 by default
 function M.filled(module, dtype)
    module:to(dtype or "float64")

@@ -1,7 +1,7 @@
 -- worker.lua - answers one request of HTTP on the standard input and ends. inetd starts it for each
 -- connection, whose socket is the input and the output. The body of a POST has one image per line,
 -- as 64 grey levels; the answer has one digit per line.
-local digits = require "digits" -- of the lighttpd example
+local digits = require "digits" -- the file digits.lua of the example lighttpd
 local MOST <const> = 1 << 20 -- the largest length of a body, in bytes
 
 local function reply(status, text)

@@ -5,7 +5,8 @@ local nn = torch.nn
 
 local model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
 local state = torch.load(os.getenv "DIGITS_WEIGHTS")
-state.expected = nil -- for transfer.lua: PyTorch's scores of three digits, which are not parameters
+-- the file also has PyTorch's scores of three digits, for transfer.lua, which are no parameters
+state.expected = nil
 model:load_state_dict(state, {names = "pytorch"})
 local optimizer = torch.optim.SGD(model:parameters(), {lr = 0.05})
 local M = {}

@@ -1,8 +1,8 @@
 /*
 ** tlua_run.c - an extension of PostgreSQL: the function tlua_run(program bytea, numbers real[])
-** returns real[]. It runs a program that torch.export has saved, which is a value of a table, on the
-** numbers of a row. A program has no code, so a user who may write to the table cannot run any. run.sh
-** builds the extension and uses it.
+** returns real[]. A table holds programs that torch.export has saved, and the function runs such a
+** program on the numbers of a row. A program contains no code, so a user who may write to the table
+** cannot run code of their own. run.sh builds the extension and uses it.
 */
 #include <postgres.h>
 
