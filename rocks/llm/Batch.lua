@@ -59,7 +59,8 @@ end
 
 --- Texts that a model continues together. llm.Model:batch returns a batch. Each text has its own
 --- options. Texts may be added and cancelled between two steps. With temperature 0, each text gets
---- the same tokens as it would get alone, up to rounding errors.
+--- the tokens that it would get alone, except where rounding errors change which token is most
+--- likely.
 ---
 ---     local batch = io.open "model.gguf" and torch.llm.load("model.gguf"):batch()
 ---     for _, text in ipairs {"hello", "good morning"} do

@@ -39,8 +39,8 @@ local take_load = args.signature [[llm.load(path: string, n_ctx: count?, n_batch
 
 local floating <const> = {float16 = true, bfloat16 = true, float32 = true, float64 = true}
 
---- Loads a GGUF file. On the CPU, weights stay packed in the memory-mapped file, which is read on
---- demand. On a GPU, they are unpacked to `dtype`, float16 by default.
+--- Loads a GGUF file. On the CPU, weights stay packed in the memory-mapped file, of which parts are
+--- read when they are used. On a GPU, weights are unpacked to `dtype`, float16 by default.
 ---@param path string
 ---@param options? {n_ctx: integer, n_batch: integer, device: string|torch.device, dtype: string,
 --- cache_type: string}  n_ctx: the largest number of tokens in a text, by default the model's own
@@ -98,7 +98,7 @@ function Model:__tostring()
       config.num_hidden_layers, config.vocab_size)
 end
 
--- Returns a scheduler with room for `n_parallel` sequences.
+-- Returns a scheduler that computes up to `n_parallel` sequences together.
 function Model:_scheduler(n_parallel)
    local made = Scheduler(self.model, {n_parallel = n_parallel, n_batch = self.n_batch,
       device = self.device, new_cache = caches.kinds[self.cache_type]})
@@ -112,7 +112,7 @@ local function reset_all(self)
    for scheduler in pairs(self.schedulers) do scheduler:reset(true) end
 end
 
---- Empties the cache of keys and values.
+--- Empties the cache of keys and values, so that the next text is computed from its beginning.
 function Model:reset() self.scheduler:reset() end
 
 --- Returns the tokens of a text; see Tokenizer:encode.
@@ -308,8 +308,8 @@ local function options_of(self, title, given, own_defaults)
    return o
 end
 
--- Adds a prompt's tokens to a scheduler, with options that options_of has returned. Returns the
--- internal fields of an llm.Sequence.
+-- Adds the tokens of a prompt to a scheduler, with the options `o`, a result of options_of. Returns
+-- the internal fields of an llm.Sequence.
 local function add(self, title, scheduler, prompt, o)
    check_tokens(self, title, prompt)
    local stream = text_stream.new(o.stops, o.stream)
@@ -333,7 +333,8 @@ local function add(self, title, scheduler, prompt, o)
       end
    end
    local draft = o.draft and function(tokens, room)
-      -- the step adds one token more than the draft has, so the draft must leave room for it
+      -- A step adds one token more than the draft has, so the draft must be shorter than the rest
+      -- of the text.
       return o.draft(tokens, math.min(room, most - (#tokens - entry.prompt) - 1))
    end
    entry = scheduler:add(table.move(prompt, 1, #prompt, 1, {}),
@@ -342,8 +343,8 @@ local function add(self, title, scheduler, prompt, o)
    return {scheduler = scheduler, entry = entry, stream = stream}
 end
 
--- Continues tokens. Returns the new text, the new tokens, and the reason why the text ends: "stop"
--- or "length".
+-- Continues the tokens of a prompt. Returns the new text, the new tokens, and the reason why the
+-- text ends: "stop" or "length".
 local function continue(self, title, prompt, o)
    local scheduler = self.scheduler
    o.owner = Scheduler.weak_list()

@@ -1,10 +1,11 @@
--- architectures.lua - the supported architectures of GGUF files. It translates a file's metadata to
--- the fields of config.json, and the names of tensors to the paths of modules in torch.text's
--- models.
+-- architectures.lua - the supported architectures of GGUF files. This file translates a GGUF file's
+-- metadata to the fields of Hugging Face's config.json, and the names of tensors to the paths of
+-- modules in torch.text's models.
 
 local M = {}
 
--- Reads those metadata whose names begin with the architecture's name, such as "llama.block_count".
+-- Fields reads the metadata whose names begin with the architecture's name, such as
+-- "llama.block_count".
 local Fields = {}
 Fields.__index = Fields
 
@@ -13,13 +14,14 @@ function Fields:refuse(name, expected, got)
       tostring(got))}, 0)
 end
 
--- Returns a field's number, or `default` if the field is missing. Raises an error if both are
--- missing.
+-- Returns the number in the field `name`, or `default` if the field is missing. Raises an error if
+-- the field is missing and there is no default.
 function Fields:number(name, default)
    local value = self.metadata[self.architecture .. "." .. name]
    if value == nil then value = default end
    if type(value) == "table" then
-      -- some files have one number for each layer, which is supported only if all are equal
+      -- Some files have one number for each layer. They are supported only if all numbers are
+      -- equal.
       for _, item in ipairs(value) do
          if item ~= value[1] then self:refuse(name, "one number for all layers", "several") end
       end
@@ -89,8 +91,9 @@ local function sliding(self, config)
    if window > 0 then config.sliding_window = window end
 end
 
--- Sets the scaling of attention scores. The largest model of a family, which is recognised by its
--- number of layers, uses hidden_size / heads. The other models use the size of a head.
+-- Sets the factor that scales attention scores. The largest model of a family uses hidden_size /
+-- heads, and the other models use the size of a head. The largest model is recognised by its number
+-- of layers, `layers_of_largest`.
 local function query_scalar(self, config, layers_of_largest)
    local large = config.num_hidden_layers == layers_of_largest
    config.query_pre_attn_scalar = large and config.hidden_size / config.num_attention_heads
@@ -99,13 +102,13 @@ local function query_scalar(self, config, layers_of_largest)
    if given > 0 then config.query_pre_attn_scalar = given ^ -2 end
 end
 
--- The architectures by name. `model_type` is that of config.json; `configure` sets further fields.
--- `interleaved`: the rotation pairs neighbouring features. `plus_one`: the model's norms multiply
--- by 1 + weight, and the file has that sum. `fused`: mlp.gate and mlp.up are one tensor.
--- `four_norms`: a layer has four norms. `experts`: how a layer mixes experts: `renormalize`,
--- whether the weights of the chosen experts are divided by their sum; `shared`, whether there is a
--- further network that all tokens use; `always`, whether each file of this architecture has
--- experts.
+-- Maps the name of each architecture to its properties. `model_type` is the model type in
+-- config.json. `configure` sets further fields of config.json. `interleaved`: rotary embeddings
+-- rotate pairs of neighbouring features. `plus_one`: the model's norms multiply by 1 + weight, and
+-- the file stores 1 + weight. `fused`: mlp.gate and mlp.up are one tensor. `four_norms`: a layer
+-- has four norms. `experts` tells how a layer mixes experts, with three fields. `renormalize`: the
+-- weights of the chosen experts are divided by their sum. `shared`: there is a further network,
+-- which all tokens use. `always`: each file of this architecture has experts.
 local known = {
    llama = {model_type = "llama", interleaved = true, experts = {renormalize = true}},
    qwen2 = {model_type = "qwen2"},
@@ -150,7 +153,7 @@ function M.of(metadata)
    return known[name]
 end
 
--- Returns a description of the experts in each layer, or nil if each layer has a single
+-- Returns a table that describes the experts in each layer. Returns nil if each layer has a single
 -- feed-forward network.
 local function experts_of(self, own, config)
    local kind = own.experts
@@ -170,8 +173,8 @@ local function experts_of(self, own, config)
    return experts
 end
 
---- Returns the fields of config.json for a file. Its field `experts` describes the mixture of
---- experts.
+--- Returns the fields of config.json for a GGUF file. If the model has experts, the field `experts`
+--- describes them.
 ---@param metadata table<string, any>
 ---@param vocab_size integer
 ---@param factors {all: number[]?, long: number[]?, short: number[]?}  factors of rotary embeddings

@@ -38,7 +38,7 @@ local HELP <const> = [[
 A line that ends in \ is continued on the next one.
 ]]
 
--- Maps the command's options that take a number to the names of options of llm.Model.
+-- Maps the command's options that take a number to the names of llm.Model's options.
 local numbers <const> = {
    ["--max-tokens"] = "max_tokens", ["--temperature"] = "temperature", ["--top-k"] = "top_k",
    ["--top-p"] = "top_p", ["--min-p"] = "min_p", ["--repeat-penalty"] = "repeat_penalty",
@@ -97,8 +97,9 @@ local function show(text)
    io.stdout:flush()
 end
 
--- Prints an answer to the messages, with the chat template. If `o.raw` is set, continues the text
--- instead. Returns the answer's text, and whether Ctrl-C has ended the answer.
+-- Prints the model's answer to the messages, which are formatted by the chat template. If `o.raw`
+-- is set, the model continues the plain text instead. Returns the answer's text, and whether Ctrl-C
+-- has ended the answer.
 local function answer(llm, o, messages)
    local options, shown = {stream = nil}, {}
    for _, name in ipairs(sampled) do options[name] = o[name] end

@@ -1,5 +1,5 @@
--- drafts.lua - proposes the next tokens of a text for speculative decoding. The model computes all
--- of them in one step, and keeps those that it would have generated itself.
+-- drafts.lua - proposes the next tokens of a text for speculative decoding: the model computes all
+-- proposed tokens in one step, and keeps only those that it accepts as its own.
 
 local args = require "tlua.args"
 local class = require "tlua.class"
@@ -11,8 +11,8 @@ local M = {}
 M.defaults = {num_pred_tokens = 8, max_ngram_size = 3}
 
 -- Searches for an earlier occurrence of the text's last tokens, as Saxena's prompt lookup decoding
--- does. It compares the last `longest` tokens first and then fewer. Returns the tokens that follow
--- the last earlier occurrence.
+-- does. It searches for the last `longest` tokens first and then for fewer. Returns up to `most`
+-- tokens that follow the last such occurrence.
 local function look_up(tokens, most, longest)
    local n = #tokens
    for size = math.min(longest, n - 1), 1, -1 do
@@ -33,7 +33,7 @@ local function look_up(tokens, most, longest)
    return {}, {}
 end
 
--- Returns a function that proposes tokens by sampling from another model.
+-- Returns a function that proposes tokens by sampling from another, smaller model.
 local function from_model(llm, o)
    local own = {}
    for name, value in pairs(o) do own[name] = value end

@@ -148,7 +148,7 @@ function Parser:alternatives(nested)
          sequence[#sequence + 1] = item
       end
       list[#list + 1] = sequence
-      -- a rule continues on the next line if that line begins with |
+      -- A rule continues on the next line if this line begins with |.
       local _, last = self.text:find("^%s*|", self.at)
       if last then self.at = last + 1 end
    until not last
@@ -177,8 +177,9 @@ end
 
 -- The automaton ---------------------------------------------------------------------------------
 
--- Splits the characters from `low` to `high` into ranges in which the UTF-8 encodings have equal
--- length. Calls add for each range with a list that has {lowest, highest} for each byte.
+-- Splits the characters from `low` to `high` into ranges whose UTF-8 encodings have equal length
+-- and differ in such a way that each byte varies independently. Calls `add` for each range with a
+-- list that has {lowest, highest} for each byte.
 local function byte_ranges(low, high, add)
    for _, limit in ipairs {0x7f, 0x7ff, 0xffff} do
       if low <= limit and high > limit then
@@ -188,7 +189,8 @@ local function byte_ranges(low, high, add)
       end
    end
    if high < 0x80 then return add {{low, high}} end
-   -- cuts the range so that in each part, all bytes after the first differing byte take all values
+   -- These lines cut the range so that in each part, all bytes after the first differing byte take
+   -- all their values.
    for i = 1, 3 do
       local mask = (1 << 6 * i) - 1
       if low & ~mask ~= high & ~mask then
@@ -226,7 +228,8 @@ local function compile_class(ranges, after)
    return #choices == 1 and choices[1] or {choices = choices}
 end
 
--- The largest number of parts of a grammar, in which a repeated part counts each time.
+-- The largest size of a grammar: the number of its parts, where a part that is repeated n times
+-- counts n times.
 local most_parts <const> = 100000
 
 function compile(self, tree, after)
@@ -329,8 +332,8 @@ local function stack_of(self, node, parent)
    return by_parent[key]
 end
 
--- Follows a node without reading a byte, and collects in `out` the reached stacks whose top reads a
--- byte. Sets `out.accepts` if the text may end here.
+-- Follows a node until a byte must be read. Collects in `out` all stacks that are reached and whose
+-- top node reads a byte. Sets `out.accepts` if the text may end here.
 local function follow(self, node, parent, out, seen, depth)
    if depth > 2000 then
       error({grammar = "2000 rules begin with one another, or a rule begins with itself, so that "
@@ -345,7 +348,8 @@ local function follow(self, node, parent, out, seen, depth)
       end
    elseif node.rule then
       local after = node.after
-      -- a call at the end of a rule pushes nothing, so tail recursion keeps the stack small
+      -- A call at the end of a rule pushes nothing, so the stack does not grow if a rule ends with
+      -- a call of itself.
       local next_parent = after.ends and parent or stack_of(self, after, parent)
       follow(self, self.rules[node.rule], next_parent, out, seen, depth + 1)
    elseif node.ends then
@@ -359,7 +363,7 @@ local function follow(self, node, parent, out, seen, depth)
    end
 end
 
--- Returns the state that is reached from a list of pairs {node, parent stack}.
+-- Returns the state that is reached from the nodes in `list`, which has pairs {node, parent stack}.
 function Grammar:_state(list)
    local out, seen = {}, {}
    for _, item in ipairs(list) do follow(self, item.node, item.parent, out, seen, 0) end
@@ -377,7 +381,8 @@ function Grammar:_state(list)
    return state
 end
 
--- Returns the state after a byte, or false if the byte is not allowed.
+-- Returns the state that follows `state` when a byte is read, or false if the grammar does not
+-- allow the byte.
 function Grammar:_step(state, byte)
    local found = state.after[byte]
    if found ~= nil then return found end
@@ -415,7 +420,7 @@ local tries = setmetatable({}, {__mode = "k"})
 -- The largest number of states whose masks are cached.
 local kept <const> = 256
 
--- Returns a trie of the bytes of all tokens. Each node has its children by byte, and a list
+-- Returns a trie of the bytes of all tokens. Each node maps bytes to its children, and has a list
 -- `tokens` of the tokens that end at the node.
 local function trie_of(tokenizer)
    if tries[tokenizer] then return tries[tokenizer] end
@@ -452,7 +457,8 @@ local function collect(grammar, state, node, list)
    end
 end
 
--- Returns a tensor (V) that has 0 for allowed tokens and minus infinity for all others.
+-- Returns a tensor (V) that has 0 for the tokens that are allowed in the current state and minus
+-- infinity for all other tokens.
 local function mask_of(self, size)
    local masks = self.masks
    local state = self.state
@@ -493,7 +499,7 @@ local function bytes_of(tokenizer, token)
    local bytes = require "tlua.text.tokenizer.bytes"
    local decode = tokenizer.decoder
    local function joined(...) return table.concat(decode {...}) end
-   -- the tokenizer is byte-level
+   -- In a byte-level tokenizer, the character U+0120 stands for a space.
    if joined "\u{120}" == " " then return bytes.decode(token) or token end
    local byte = token:match "^<0x(%x%x)>$"
    if byte and joined "<0x41>" == "A" then return string.char(tonumber(byte, 16)) end
@@ -564,7 +570,8 @@ function Grammar:logits_processor(tokenizer, prompt_length, eos_token_id)
    end
 end
 
--- Returns a new matcher for sampling.lua. The grammar is an llm.Grammar, or its text.
+-- Returns a new matcher, an object by which sampling.lua follows the grammar. `grammar` is an
+-- llm.Grammar, or the text of a grammar.
 function M._matcher(title, grammar, tokenizer)
    if type(grammar) == "string" then
       grammar = Grammar.from_string(grammar)

@@ -5,7 +5,7 @@
 --
 -- Token numbers count from 1.
 
-require "tlua" -- lets `require` find the core's modules
+require "tlua" -- this call makes the core's modules known to `require`
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, lazy.modules("tlua.llm", {

@@ -113,8 +113,8 @@ function Writer:object(schema, path)
       local rule = self:add('string ":" ws ' .. value)
       others[#others + 1] = ('%s ("," ws %s)*'):format(rule, rule)
    end
-   -- tails[i] is a rule for the i-th optional property, which any of the later properties may
-   -- follow
+   -- tails[i] is a rule for the properties from the i-th optional property on: this property,
+   -- optionally followed by a tail of a later property.
    local tails = {}
    for i = #others, 1, -1 do
       local later = {}

@@ -38,7 +38,7 @@ function Linear:__init(...)
    if a.bias then self:register_buffer("bias", a.bias, false) end
 end
 
---- Multiplies by the transposed weight, and adds the bias and the adapters' outputs.
+--- Returns x times the transposed weight, plus the bias and the outputs of the adapters.
 ---@param x Tensor  (..., in)
 ---@return Tensor  (..., out)
 function Linear:forward(x)
@@ -65,15 +65,15 @@ local function multiply(x, weight, layout)
    return F.packed_linear(x, weight, layout)
 end
 
--- Holds the weights of one projection for all experts of a layer. `fill` sets the weights.
+-- Holds the weights of one linear layer for all experts of a mixture.
 local ExpertLinear = class.class("llm.ExpertLinear", nn.Module)
 
 function ExpertLinear:__init(experts, outputs, features)
    self.experts, self.outputs, self.features = experts, outputs, features
 end
 
--- Sets the weights. They have the shape (experts * outputs, bytes of a row) and the dtype uint8, or
--- the shape (experts * outputs, features).
+-- Sets the weights of all experts, one below the other. They have the shape (experts * outputs,
+-- bytes of a row) and the dtype uint8, or the shape (experts * outputs, features).
 function ExpertLinear:fill(layout, weight)
    self.layout = layout
    self:register_buffer("weight", weight, false)
@@ -134,7 +134,8 @@ function Experts:forward(x)
    if self.renormalize then weights = weights / weights:sum(-1, true) end
    local sum = torch.zeros_like(flat)
    local groups = rows_by_expert(chosen, weights:to(flat.dtype))
-   for expert = 1, self.gate.experts do -- in a fixed order, so that sums are reproducible
+   -- The experts are called in a fixed order, so that sums are reproducible.
+   for expert = 1, self.gate.experts do
       local group = groups[expert]
       if group then
          local own = flat:index_select(1, group.index)
@@ -148,7 +149,7 @@ function Experts:forward(x)
    return sum:view_as(x)
 end
 
---- An embedding whose rows are packed.
+--- An embedding whose weight is stored in a packed layout.
 ---
 ---     local layer = torch.llm.Embedding("F32", torch.eye(3))
 ---     print(layer(torch.tensor {{2}}))
@@ -170,7 +171,7 @@ function Embedding:__init(...)
    self:register_buffer("weight", a.weight:detach(), false)
 end
 
---- Returns the row of each token.
+--- Returns the embedding of each token, which is a row of the weight.
 ---@param ids Tensor  (B, S)
 ---@return Tensor  (B, S, features)
 function Embedding:forward(ids)

@@ -26,7 +26,8 @@ local function numbers(s, by_name, name)
    return gguf.tensor(s, info):double():tolist()
 end
 
--- Creates the model on the meta device, where weights need no memory.
+-- Creates the model on the meta device, so that its weights take no memory before those of the file
+-- replace them.
 local function make_meta(config)
    local previous = torch.get_default_device()
    torch.set_default_device "meta"
@@ -87,7 +88,7 @@ local function place(s, model, path, entry, a, plus_one)
       return module:fill(weight_of(s, weight, a))
    end
    local own = module.weight
-   -- a weight with one output may have only one dimension
+   -- A weight with a single output may have only one dimension in the file.
    local is_row = #weight.shape == 1 and own:dim() == 2 and own:size(1) == 1
    check_shape(weight, is_row and {own:size(2)} or own.shape)
    local bias

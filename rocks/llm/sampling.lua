@@ -1,5 +1,5 @@
--- sampling.lua - chooses the next token. It applies biases and penalties, then the grammar, top_k,
--- typical_p, top_p, min_p and temperature, which is llama.cpp's order.
+-- sampling.lua - chooses the next token of a text. The options are applied in llama.cpp's order:
+-- first biases and penalties, then the grammar, top_k, typical_p, top_p, min_p and temperature.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -50,8 +50,9 @@ function M.check(title, o, vocab)
    end
 end
 
--- Applies the penalties to the logits of the last `repeat_last_n` tokens, in place. With
--- `penalty_from`, it ignores the first `penalty_from` tokens.
+-- Applies the penalties, in place, to the logits of those tokens that are among the last
+-- `repeat_last_n` tokens of the text. With `penalty_from`, the first `penalty_from` tokens of the
+-- text are ignored.
 local function penalise(o, logits, history)
    if o.repeat_penalty == 1 and o.presence_penalty == 0 and o.frequency_penalty == 0 then return end
    local counts, list = {}, {}
@@ -82,8 +83,8 @@ local function softmax(logits, n)
    return p
 end
 
--- Keeps the candidates whose negative log-probability is nearest to the entropy, as many as are
--- needed for their probabilities to sum to more than typical_p.
+-- Keeps the candidates whose negative log-probability is nearest to the entropy. Their number is
+-- the least for which the sum of their probabilities exceeds typical_p.
 local function typical(o, logits, ids, n)
    local p, entropy = softmax(logits, n), 0
    for i = 1, n do
@@ -108,9 +109,9 @@ local function typical(o, logits, ids, n)
    return new_logits, new_ids, #kept
 end
 
--- Returns how many of the candidates top_p and min_p keep. `logits` are in decreasing order.
--- `whole` is the logarithm of the sum of exponentials over all tokens, or by default over the
--- candidates.
+-- Returns the number of candidates that remain after top_p and min_p. `logits` has the candidates'
+-- logits in decreasing order. `whole` is the logarithm of the sum of the exponentials of all
+-- tokens' logits; if it is nil, the probabilities are relative to the n candidates.
 local function cut(o, logits, n, whole)
    if o.top_p < 1 then
       local p, sum = not whole and softmax(logits, n), 0
@@ -144,11 +145,12 @@ local function fail_unless_finite(best)
    end
 end
 
--- Returns a temperature by which float32 logits can be divided without overflow.
+-- Returns the temperature, limited to a range in which float32 logits can be divided by it without
+-- overflow.
 local function divisor(temperature) return math.min(math.max(temperature, 1e-20), 1e20) end
 
--- Returns the distribution that remains after top_p and min_p, when it has many tokens. `whole` is
--- the logarithm of the sum of the exponentials of all logits.
+-- Returns the distribution that remains after top_p and min_p. It sorts all logits, so it is used
+-- when many tokens remain. `whole` is the logarithm of the sum of the exponentials of all logits.
 local function nucleus(o, logits, whole)
    local values, ids = logits:sort(1, true)
    local n = values:numel()
@@ -165,9 +167,10 @@ local function nucleus(o, logits, whole)
    return {all = torch.zeros_like(logits):index_copy_(1, ids:narrow(1, 1, n), p)}
 end
 
--- Returns the best logits in decreasing order, their tokens and their number. Without top_k, it
--- returns as many logits as top_p and min_p need; the fourth result is the logarithm of the sum of
--- the exponentials of all logits. If they need very many logits, it returns nil and this logarithm.
+-- Returns the best logits in decreasing order, their tokens and their number. With top_k or
+-- typical_p, these options determine the number. Otherwise there are as many as top_p and min_p
+-- need, and the fourth result is the logarithm of the sum of the exponentials of all logits. If
+-- top_p and min_p need very many, it returns nil and this logarithm.
 local function best_of(o, logits)
    local most = logits:numel()
    if o.top_k > 0 or o.typical_p < 1 then
@@ -216,7 +219,8 @@ end
 local Sampler = {}
 Sampler.__index = Sampler
 
---- Creates a sampler. `o.grammar` is an object with the methods allow(logits) and accept(token).
+--- Creates a sampler. `o.grammar`, if given, is an object with the methods allow(logits) and
+--- accept(token).
 ---@param o table  the options, with defaults
 ---@return table
 function M.sampler(o)
@@ -285,8 +289,9 @@ function Sampler:uniform()
    return torch.rand(1, {generator = self.generator, device = "cpu"}):item()
 end
 
--- Returns the distribution that is proportional to the positive part of p - q. It is used after the
--- token `x`, drawn from q, was rejected. If q is nil, it is the distribution that always gives x.
+-- Returns the distribution from which a rejected token x of a draft is replaced: the positive part
+-- of p - q, scaled to the sum 1. q is the distribution from which x was drawn. If q is nil, x was
+-- certain.
 local function residual(p, q, x)
    local rest = {}
    if p.all then
@@ -334,7 +339,8 @@ end
 ---@param d table
 ---@return integer
 function Sampler:draw(d)
-   if d.all then -- uses one random number, whereas multinomial would draw one for each token
+   -- This branch uses one random number, whereas multinomial would draw a number for each token.
+   if d.all then
       local sums = d.all:double():cumsum(1)
       local r = torch.rand(1, {dtype = "float64", generator = self.generator, device = "cpu"})
       local total = sums:narrow(1, sums:numel(), 1)

@@ -22,7 +22,8 @@ function Scheduler:__init(model, settings)
    self.new_cache = settings.new_cache or Cache
    self.vocab, self.idle_bytes = settings.vocab, settings.idle_bytes or math.huge
    self.slots, self.open, self.waiting, self.clock = {}, {}, {}, 0
-   self.n_parallel = settings.n_parallel -- further slots are created when they are needed
+   -- The list begins with one slot. Further slots are created when they are needed.
+   self.n_parallel = settings.n_parallel
    self:_add_slot()
 end
 
@@ -36,13 +37,14 @@ end
 
 local function empty(self, slot)
    slot.tokens = {}
-   -- The buffers are reused. If a layer with a sliding window has dropped keys, a new cache is
-   -- created.
+   -- The slot's buffers are reused. If a layer with a sliding window has dropped keys, the cache
+   -- cannot be cropped, and a new cache replaces it.
    if not slot.cache:crop(0) then slot.cache = self.new_cache() end
 end
 
--- Crops a slot to its first `count` tokens, or empties it if it cannot be cropped. The cache is
--- always cropped, because a step that an error has ended may have left further keys in some layers.
+-- Crops a slot to its first `count` tokens. If its cache cannot be cropped, the slot is emptied.
+-- The cache is cropped even if the slot has just `count` tokens, because a step that an error has
+-- ended may have left further keys in some layers.
 local function crop(self, slot, count)
    if count > 0 and slot.cache:crop(count) then
       for i = #slot.tokens, count + 1, -1 do slot.tokens[i] = nil end
@@ -57,8 +59,9 @@ local function common(a, b)
    return n
 end
 
--- Returns the free slot whose tokens have the longest common beginning with `tokens`. Of several
--- such slots, the least recently used is returned. Returns nil if no slot is free.
+-- Returns the free slot whose tokens have the longest common beginning with `tokens`, so that as
+-- few tokens as possible are computed. Of several such slots, the least recently used one is
+-- returned. Returns nil if no slot is free.
 local function choose(self, tokens)
    local best, most
    for _, slot in ipairs(self.slots) do
@@ -77,7 +80,7 @@ end
 ---@return integer
 function Scheduler:cached() return #self.slots[1].tokens end
 
---- Empties the caches of all free slots.
+--- Empties the caches of all free slots, for example after the model has changed.
 ---@param all? boolean  also empties slots of active sequences, whose tokens are then computed again
 function Scheduler:reset(all)
    for _, slot in ipairs(self.slots) do
@@ -162,12 +165,12 @@ function Scheduler:finish(sequence, reason, problem)
    end
 end
 
--- The least number of shared tokens for which keys and values are copied from another slot.
+-- Keys and values are copied from another slot only if at least this many tokens are saved.
 local worth_copying <const> = 16
 
--- Returns the slot in use whose tokens have the longest common beginning with `tokens`, and the
--- length of this beginning. Returns false if a slot is just computing a longer common beginning, so
--- that it pays to wait.
+-- Searches the slots in use for the slot whose tokens have the longest common beginning with
+-- `tokens`. Returns this slot and the length of the common beginning. Returns false if a sequence
+-- is still computing a longer common beginning; then it pays to wait.
 local function find_source(self, tokens)
    local best, most = nil, 0
    for _, other in ipairs(self.open) do
@@ -179,8 +182,9 @@ local function find_source(self, tokens)
    return best, most
 end
 
--- Prepares a free slot for a sequence. The keys and values of a common beginning are kept or copied
--- from another slot. At least the last token is left to compute, because its logits are needed.
+-- Prepares a free slot for a sequence: keeps the keys and values of the common beginning that the
+-- slot has, or copies those of the slot `source` if they are many more. At least the sequence's
+-- last token is left to compute, because its logits are needed.
 local function prepare(self, slot, shared, source, copied, most)
    shared, copied = math.min(shared, most), math.min(copied, most)
    if source and copied >= shared + worth_copying then
@@ -224,8 +228,8 @@ local function guard(self, sequence, fn, ...)
    self:finish(sequence, "error", a)
 end
 
--- Adds the next `count` tokens of a sequence to the parts of a step. If they are the last tokens of
--- the sequence so far, a draft of up to `most` further tokens may follow.
+-- Adds the next `count` tokens of a sequence to the parts of a step. If these include the last
+-- token of the sequence so far, a draft of up to `most` further tokens may follow.
 local function add_part(self, parts, sequence, count, most)
    local slot = sequence.slot
    local first = #slot.tokens + 1
@@ -242,8 +246,9 @@ local function add_part(self, parts, sequence, count, most)
    return #part.tokens
 end
 
--- Returns the parts that the next step computes. A part is {sequence, cache, tokens, is_last,
--- draft}. Sequences that are generating come first.
+-- Returns the parts that the next step computes, with at most n_batch tokens altogether. A part is
+-- {sequence, cache, tokens, is_last, draft}. Sequences that are generating come first, and prompts
+-- fill the rest.
 local function plan(self)
    local parts, room = {}, self.n_batch
    for _, sequence in ipairs(self.open) do
@@ -286,9 +291,9 @@ local function compute(self, parts)
    return logits:to("cpu"):float()
 end
 
--- Chooses the next tokens of a part's sequence: those tokens of the draft that are accepted, and
--- one more. `logits` has a row for each position of the part. Returns the reason why the sequence
--- ends, or nil.
+-- Chooses the next tokens of a part's sequence: the tokens of the draft that are accepted, and one
+-- more token. `logits` has a row for each position of the part. Returns the reason why the sequence
+-- ends, or nil if it continues.
 local function extend(part, logits)
    local sequence = part.sequence
    local tokens, sampler = sequence.tokens, sequence.hooks.sampler
@@ -308,7 +313,8 @@ local function extend(part, logits)
    end
 end
 
--- After a draft, crops a slot to the tokens that it shares with its sequence.
+-- Removes the rejected tokens of a draft from a slot: crops the slot to the tokens that its
+-- sequence has too.
 local function drop_draft(self, part, slot)
    if #part.draft > 0 then
       local last = part.first + #part.tokens - #part.draft - 1
@@ -319,23 +325,24 @@ local function drop_draft(self, part, slot)
    end
 end
 
---- Returns a weak list that contains the current coroutine, so that the coroutine can still be
---- collected.
+--- Returns a list that contains the current coroutine as a weak reference, so that the list does
+--- not keep the coroutine from being collected.
 ---@return table
 function Scheduler.weak_list()
    return setmetatable({(coroutine.running())}, {__mode = "v"})
 end
 
--- Returns whether the coroutine in a list of weak_list has ended or was collected, so that it will
--- never continue.
+-- Returns whether the coroutine in `list`, a result of weak_list, will never continue because it
+-- has ended or was collected.
 local function is_gone(list)
    local function is_dead() return not list[1] or coroutine.status(list[1]) == "dead" end
    if not is_dead() and coroutine.status(list[1]) == "suspended" then collectgarbage() end
    return is_dead()
 end
 
--- Returns a value whose end marks the scheduler as free. The caller marks it as busy afterwards, so
--- that an interruption between the two leaves it free.
+-- Returns a to-be-closed value that marks the scheduler as free when it is closed. The caller marks
+-- the scheduler as busy only after it has this value. So an interruption between both statements
+-- leaves the scheduler free.
 local function ends_step(self)
    return scopes.new(function() self.running = nil end)
 end

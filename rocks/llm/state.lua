@@ -10,10 +10,11 @@ local M = {}
 
 local format <const> = "tlua.llm.state"
 
--- The number of bytes at each end of a tensor that the fingerprint covers.
+-- The fingerprint covers this many bytes at each end of a tensor.
 local sampled <const> = 64
 
--- Returns a hash of a model's file, which covers the metadata and both ends of each tensor.
+-- Returns a hash of a model's file. It covers the metadata and both ends of each tensor, so it is
+-- fast to compute.
 local function fingerprint(llm)
    if llm.fingerprint then return llm.fingerprint end
    local bytes, first, parts = llm.file.bytes, math.huge, {}
@@ -36,8 +37,8 @@ local function fingerprint(llm)
    return llm.fingerprint
 end
 
--- Returns the properties that must be equal in two models, so that a state of one model can be
--- loaded into the other.
+-- Returns the properties of a model. A state of one model can be loaded into another model if these
+-- properties are equal.
 local function description(llm)
    local adapters = {}
    for i, adapter in ipairs(llm.adapters) do
@@ -50,7 +51,8 @@ local function description(llm)
    }
 end
 
--- Names the fields of a description for messages, in the order in which they are compared.
+-- The fields of a description, in the order in which they are compared, with their names in
+-- messages.
 local fields <const> = {
    {"format", "the kind of file"}, {"version", "the version of the format"},
    {"architecture", "the architecture"}, {"model", "the hash of the model's file"},
@@ -61,8 +63,8 @@ local fields <const> = {
 local integers <const> = {float64 = "int64", float32 = "int32", float16 = "int16",
    bfloat16 = "int16", int8 = "int8", int64 = "int64"}
 
--- Returns a checksum of tensors. Each tensor contributes the sum, modulo 2^64, of its elements as
--- integers, each multiplied by a different odd number.
+-- Returns a checksum of tensors. Each tensor contributes a weighted sum of its elements, taken as
+-- integers, modulo 2^64. The weights are different odd numbers.
 local function checksum(entries)
    local total = 0
    for _, entry in ipairs(entries) do
@@ -82,7 +84,7 @@ function M.save(llm, path)
    if #slot.tokens == 0 then
       torch.raise "llm.Model.save_state: expected a text that was computed, got none"
    end
-   -- crops the cache, because an interrupted step may have left further keys in some layers
+   -- The cache is cropped, because an interrupted step may have left further keys in some layers.
    slot.cache:crop(#slot.tokens)
    local entries = {}
    local function add(name, tensor) entries[#entries + 1] = {name = name, tensor = tensor} end

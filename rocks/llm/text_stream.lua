@@ -1,6 +1,6 @@
--- text_stream.lua - joins the pieces of a generated text. It holds back incomplete characters, and
--- text that may be the beginning of a stop text. It emits all other text at once. Invalid UTF-8
--- becomes U+FFFD.
+-- text_stream.lua - joins the pieces of a generated text. A stop text ends the stream. The stream
+-- holds back incomplete characters, and text that may be the beginning of a stop text, and emits
+-- all other text at once. Invalid UTF-8 becomes U+FFFD.
 
 local decoders = require "tlua.text.tokenizer.decoders"
 
@@ -31,7 +31,7 @@ local function unfinished(text)
    return 0
 end
 
--- Returns the length of the longest end of the text that is the beginning of a stop text.
+-- Returns the length of the longest suffix of the text with which a stop text begins.
 local function begun(text, stops)
    local most = 0
    for _, stop in ipairs(stops) do

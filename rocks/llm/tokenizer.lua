@@ -15,8 +15,8 @@ local fail = source.fail
 -- The kinds of tokens, with their numbers in GGUF files.
 local UNKNOWN <const>, CONTROL <const>, USER <const>, UNUSED <const>, BYTE <const> = 2, 3, 4, 5, 6
 
--- Regular expressions that split texts into words. `patterns` maps the values of tokenizer.ggml.pre
--- to them.
+-- Regular expressions that split texts into words. `patterns` maps the values of the metadata field
+-- tokenizer.ggml.pre to these expressions.
 local contractions <const> = [[(?i:'s|'t|'re|'ve|'m|'ll|'d)]]
 local function llama3(digits)
    return contractions .. [[|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}]] .. digits
@@ -79,7 +79,8 @@ local function list_of(metadata, name, kind, count)
    return list
 end
 
--- Returns the number, from 1, of a token that the metadata name, or nil if they do not name it.
+-- Returns the number, counted from 1, of a token that the metadata give under `name`. Returns nil
+-- if the metadata have no such field.
 local function token_of(self, metadata, name)
    local id = field(metadata, name)
    if id == nil then return nil end
@@ -91,8 +92,8 @@ local function token_of(self, metadata, name)
    return id + 1
 end
 
--- Makes torch.text's tokenizer of a SentencePiece model. If a text occurs twice, its first number
--- is used.
+-- Makes torch.text's tokenizer for a SentencePiece model. If several tokens have the same text, the
+-- first one is used.
 local function sentencepiece(self, scores)
    local texts, kinds, seen, unknown = {}, {}, {}, false
    for i, token in ipairs(self.tokens) do
@@ -107,7 +108,8 @@ local function sentencepiece(self, scores)
       texts[i], kinds[i] = text, kind
    end
    if not unknown then fail "tokenizer.ggml.token_type: expected an unknown token" end
-   -- a BPE model whose normalizer adds no prefix, keeps all spaces, and replaces them by U+2581
+   -- This is a BPE model whose normalizer adds no prefix, keeps all spaces, and replaces them by
+   -- U+2581.
    local made, why = torch.text.Tokenizer._from_parts(loading.pieces, {texts = texts,
       scores = scores, kinds = kinds, kind = 2, byte_fallback = true, has_prefix = false,
       collapses = false, escapes = true})
@@ -142,7 +144,8 @@ local function byte_pairs(self, metadata)
    return made or fail("tokenizer.ggml.tokens: %s", why)
 end
 
--- Returns a table that maps the characters that stand for bytes in a byte-level BPE to these bytes.
+-- Returns a table that maps characters to bytes, for a byte-level BPE, in which each byte is
+-- represented by a character.
 local function byte_table()
    local map, next_code = {}, 256
    for byte = 0, 255 do
@@ -154,8 +157,8 @@ local function byte_table()
    return map
 end
 
--- Reads a tokenizer from a file's metadata. Damaged metadata cause an error that io.source's `fail`
--- throws.
+-- Reads a tokenizer from a file's metadata. If the metadata are damaged, the function `fail` of
+-- io.source throws an error.
 function Tokenizer._read(metadata)
    local self = Tokenizer()
    self.kind = field(metadata, "model")
@@ -261,7 +264,7 @@ function Tokenizer:encode(text, options)
    if adds == nil then adds = self.adds_bos end
    if adds and self.bos then list[1], n = self.bos, 1 end
    local finder = options and options.special and self.all_special or self.user_special
-   -- `previous` tells whether a special token, or no text, comes before
+   -- `previous` is true if a special token, or nothing, comes before the text.
    local at, previous = 1, true
    local function add_text(part)
       if part == "" then return end
@@ -281,7 +284,8 @@ function Tokenizer:encode(text, options)
    return list
 end
 
---- Returns the bytes of a token. For a control token, they are empty unless `special` is true.
+--- Returns the bytes that a token adds to a text. A control token adds none unless `special` is
+--- true.
 ---@param id integer
 ---@param special? boolean
 ---@return string

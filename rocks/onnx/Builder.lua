@@ -1,6 +1,6 @@
--- Builder.lua - builds an ONNX graph node by node. Each node is also executed, with the same
--- functions that execute loaded models, for several examples of the inputs that differ in their
--- dynamic sizes. So the builder knows the shape and dtype of each value, and which of its sizes are
+-- Builder.lua - builds an ONNX graph node by node. The inputs have several examples, which differ
+-- in their dynamic sizes. Each node is executed for all examples, by the functions that execute
+-- loaded models. So the builder knows the shape and dtype of each value, and which of its sizes are
 -- dynamic.
 
 local torch = require "tlua"
@@ -39,7 +39,7 @@ local function fresh(self, wanted)
    return name
 end
 
--- Registers a value, so that it can be found by its name.
+-- Registers a value under its name, and returns the value.
 local function known_value(self, value)
    self.by_name[value.name] = value
    return value
@@ -50,8 +50,8 @@ function Builder:input(name, examples)
    return known_value(self, {name = fresh(self, name), examples = examples})
 end
 
---- Adds a tensor to the file as an initializer. The result is the existing constant of this name,
---- or a new one.
+--- Adds a tensor to the file as an initializer, and returns its value. `name` is the wanted name;
+--- another name is chosen if it is already taken.
 function Builder:initializer(tensor, name)
    local value = {name = fresh(self, name), examples = support.fill(self.examples, tensor),
       constant = tensor}
@@ -87,7 +87,7 @@ local function attribute(name, value)
    return {name = name, type = 7, ints = value}
 end
 
--- Executes a node for one example, as a loaded model would.
+-- Executes a node for one example, as a loaded model would, and returns its outputs.
 local function run(self, node, inputs, example)
    local arguments = {}
    for i, input in ipairs(inputs) do arguments[i] = input and input.examples[example] or nil end
@@ -144,7 +144,8 @@ function Builder:enter()
    self.nodes, self.sizes = {}, table.move(self.sizes, 1, #self.symbols, 1, {})
 end
 
--- Returns the ValueInfoProto that describes an input or output of an inner graph.
+-- Returns the ValueInfoProto that describes an input or output of an inner graph. Dynamic sizes
+-- have no dim_value.
 local function describe(self, value, name)
    local dims = {}
    for dim = 1, self:rank(value) do dims[dim] = {dim_value = self:known(value, dim)} end
@@ -215,7 +216,7 @@ function Builder.rank(_, x) return x.examples[1]:dim() end
 function Builder.dtype(_, x) return x.examples[1].dtype end
 function Builder.is_float(_, x) return x.examples[1]:is_floating_point() end
 
---- Returns the size of a dimension, which counts from 1, or nil if the size is dynamic.
+--- Returns the size of dimension `dim`, counted from 1. Returns nil if the size is dynamic.
 function Builder.known(_, x, dim)
    local size = x.examples[1]:size(dim)
    for _, example in ipairs(x.examples) do
@@ -224,12 +225,12 @@ function Builder.known(_, x, dim)
    return size
 end
 
---- Converts a dimension, which counts from 1, to an axis, which counts from 0.
+--- Converts a dimension, counted from 1 or negative, to an axis, counted from 0.
 function Builder:axis(x, dim)
    return dim < 0 and dim + self:rank(x) or dim - 1
 end
 
---- Returns the size of a dimension as an int64 value of shape {1}.
+--- Returns the size of a dimension as a value of the graph, int64 of shape {1}.
 function Builder:size(x, dim)
    local known = self:known(x, dim)
    if known then return self:const({known}, "int64") end
@@ -237,8 +238,8 @@ function Builder:size(x, dim)
    return self:node("Slice", {shape, self:const({dim - 1}, "int64"), self:const({dim}, "int64")})
 end
 
---- Returns an integer argument of a call: as a Lua number, or as a value of shape {1} if it depends
---- on sizes.
+--- Returns an integer argument of a call. It is a Lua number, or, if it depends on dynamic sizes, a
+--- value of shape {1}.
 function Builder:integer(argument)
    if type(argument) ~= "table" or not argument.factors then return argument end
    local sum = argument.base ~= 0 and self:const({argument.base}, "int64") or nil
@@ -275,7 +276,8 @@ function Builder:example_integer(argument, example)
    return sum
 end
 
---- Concatenates integers and values of shape {1} into one int64 value.
+--- Concatenates the items of a list into one int64 value. An item is an integer or a value of shape
+--- {1}.
 function Builder:ints(list)
    local parts, plain = {}, true
    for i, item in ipairs(list) do
@@ -289,7 +291,8 @@ function Builder:ints(list)
    return #parts == 1 and parts[1] or self:node("Concat", parts, {axis = 0})
 end
 
---- Returns an integer argument, or raises an error if it depends on sizes.
+--- Returns an integer argument that must be constant. Raises an error if it depends on dynamic
+--- sizes.
 function Builder.fixed(_, argument, what)
    if type(argument) == "table" and argument.factors then
       wire.fail("%s depends on a dynamic size, which ONNX cannot express", what)
@@ -326,15 +329,15 @@ function Builder:transpose(x, perm)
    return x
 end
 
---- Returns a slice of an axis. Positions count from 0; if `last` is nil, the slice reaches to the
---- end.
+--- Adds a node that takes a slice along an axis. Positions count from 0. If `last` is nil, the
+--- slice reaches to the end.
 function Builder:slice(x, axis, first, last, step)
    return self:node("Slice", {x, self:ints {first}, self:ints {last or math.maxinteger},
       self:const({axis}, "int64"), step and step ~= 1 and self:const({step}, "int64") or nil})
 end
 
---- Returns a reduction over axes. Old operator versions take the axes as an attribute instead of an
---- input.
+--- Adds a node that reduces axes. Old versions of operators take the axes as an attribute instead
+--- of an input.
 function Builder:reduce(op, x, axes, keep)
    local attributes = {keepdims = keep and 1 or 0}
    if op == "ReduceSum" or self.opset >= 18 then
@@ -349,14 +352,14 @@ function Builder:split(x, axis, lengths)
    return {self:node("Split", {x, self:const(lengths, "int64")}, {axis = axis}, #lengths)}
 end
 
---- Adds a recurrent layer. `relu` is the number of directions whose activation is Relu instead of
---- the default.
+--- Adds a recurrent layer. `relu` is the number of directions if their activation is Relu, and nil
+--- if it is the default.
 function Builder:recurrent(kind, inputs, attributes, relu)
    if relu then attributes.activations = relu == 2 and {"Relu", "Relu"} or {"Relu"} end
    return self:node(kind, inputs, attributes, kind == "LSTM" and 3 or 2)
 end
 
---- Records that a value is a view of the memory of the value `of`, perhaps with other strides.
+--- Records that `value` is a view of the memory of the value `of`. Its strides may differ.
 function Builder.view(_, value, of)
    value.root = of.root or of
    return value

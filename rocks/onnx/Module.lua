@@ -46,8 +46,8 @@ local function find_options(graph)
    return found
 end
 
--- Returns the module's field name for an initializer. It is the initializer's name, unless the
--- module has a method or field of this name.
+-- Returns the name of the module's field for an initializer. It is the initializer's name. If the
+-- module already has a method or field of this name, another name is chosen.
 local function field_for(module, name)
    if name == "" or name:find "^_" or Module[name] ~= nil or name == "training"
       or rawget(module, name) ~= nil then
@@ -80,7 +80,7 @@ local function adopt(module, graph)
    rawset(module, "fields_", adopted)
 end
 
---- Returns a module for a model that has been read.
+--- Returns a module for a model whose message has been read.
 ---@param proto table  ModelProto
 ---@param source table
 ---@param max_loop_steps integer
@@ -147,7 +147,7 @@ local function check_tensor(name, tensor_type, value, sizes)
    end
 end
 
--- Converts a value that the user passes to a value of the graph.
+-- Checks a value that the user passes, and converts it to a value of the graph.
 local function check_value(name, proto, value, sizes)
    local kind = proto and proto.tensor_type
    if kind and kind.elem_type == schema.numbers.string and type(value) == "table" then
@@ -185,7 +185,7 @@ local function arrange(module, ...)
       for i, name in ipairs(graph.inputs) do
          if module.required_[name] then required[#required + 1] = i end
       end
-      -- skips initializers, which old files list among the inputs
+      -- Initializers, which old files list among the inputs, are skipped.
       for i = 1, n do
          given[n <= #required and required[i] or i] = (select(i, ...))
       end

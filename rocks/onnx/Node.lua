@@ -63,7 +63,8 @@ end
 --- Returns whether the attribute exists.
 function Node:has(name) return self.attributes[name] ~= nil end
 
---- Converts an axis of the standard, which counts from 0, to a dimension, which counts from 1.
+--- Converts an axis to a dimension. Axes are the standard's: they count from 0. Dimensions count
+--- from 1.
 ---@param axis integer
 ---@param rank integer
 ---@return integer dim

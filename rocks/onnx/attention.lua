@@ -19,14 +19,16 @@ local function split_heads(node, x, heads, name)
    return x:reshape(x:size(1), x:size(2), heads, -1):transpose(2, 3)
 end
 
--- Converts a mask that is true where a key may be attended to a bias that is added to the scores.
+-- Converts a mask to a bias for the scores: 0 where the mask is true and the key may be attended
+-- to, and minus infinity elsewhere.
 local function as_bias(allowed, dtype)
    local zeros = torch.zeros(support.shape(allowed), {dtype = dtype, device = allowed.device})
    return zeros:masked_fill(torch.logical_not(allowed), -math.huge)
 end
 
--- Returns, for each query and key, how many positions the key lies before the query. The offset of
--- the queries is a number, or a tensor {batch} with one offset for each example.
+-- Returns a tensor that has, for each query and key, the number of positions by which the key lies
+-- before the query. `offset` is the position of the first query: a number, or a tensor {batch} with
+-- one number for each example.
 local function distances(queries, keys, offset, device)
    local i = torch.arange(0, queries, {dtype = "int64", device = device}):unsqueeze(2)
    local j = torch.arange(0, keys, {dtype = "int64", device = device}):unsqueeze(1)
@@ -34,7 +36,8 @@ local function distances(queries, keys, offset, device)
    return i - j + offset
 end
 
--- Returns the bias that is added to the scores of queries and keys, or nil if there is none.
+-- Returns the bias that is added to the scores of queries and keys. It combines the mask and the
+-- other restrictions. Returns nil if nothing restricts the keys.
 local function bias_of(node, mask, q, keys, past, valid)
    local dtype, device, queries = q.dtype, q.device, q:size(3)
    local bias
@@ -79,7 +82,7 @@ local function share(node, x, heads)
    return x:repeat_interleave(heads // x:size(2), 2)
 end
 
--- Returns the softmax of the scores. A row without an allowed key is 0.
+-- Returns the softmax of the scores over the keys. A row without an allowed key becomes 0.
 local function probabilities(scores, bias)
    local p = scores:softmax(-1)
    if not bias or bias:numel() == 0 then return p end
@@ -145,7 +148,7 @@ function M.RotaryEmbedding(node, x, cos, sin, positions)
    if cos:size(-1) ~= turned // 2 then
       node:fail("cos_cache: expected rows of %d, got %s", turned // 2, values.describe(cos))
    end
-   cos, sin = cos:unsqueeze(2), sin:unsqueeze(2) -- {batch, 1, length, turned / 2}
+   cos, sin = cos:unsqueeze(2), sin:unsqueeze(2) -- the shape is {batch, 1, length, turned / 2}
    local part, rest = y:narrow(4, 1, turned), y:narrow(4, turned + 1, size - turned)
    local result
    if node:int("interleaved", 0) ~= 0 then
@@ -166,8 +169,8 @@ function M.SwiGLU(node, a, b)
    return a * torch.sigmoid(a * node:float("alpha", 1)) * b
 end
 
--- Computes linear attention. The state {batch, heads, keys, values} decays in each step, and the
--- step's key and value are added to it.
+-- Computes linear attention. The state is a tensor {batch, heads, keys, values}. In each step it
+-- decays, and the product of the step's key and value is added to it.
 function M.LinearAttention(node, query, key, value, past, decay, beta)
    local rule = node:text("update_rule", "gated_delta")
    local gated, delta = rule:find "gated" ~= nil, rule:find "delta" ~= nil

@@ -24,7 +24,8 @@ function M.If(node, condition)
    return table.unpack(node:run(graph, {}), 1, #graph.outputs)
 end
 
--- Concatenates the values of a scan's output along a new axis.
+-- Concatenates the results of all steps along a new axis. If there were no steps, the result is
+-- empty, and its sizes are those declared for `output`.
 local function join(list, dim, output)
    if #list > 0 then return torch.stack(list, dim) end
    local kind = output and output.tensor_type
@@ -101,7 +102,8 @@ local function scan(node, body, count, state, sequences, axes)
    return results
 end
 
--- In version 8, the first dimension of all inputs and outputs is the batch.
+-- In version 8 of Scan, the first dimension of all inputs and outputs is the batch, so each example
+-- is scanned separately.
 local function scan_batches(node, body, count, inputs)
    local first = table.remove(inputs, 1)
    if first then node:fail "sequence_lens is not supported" end
@@ -163,7 +165,8 @@ function M.SequenceEmpty() return values.sequence {} end
 function M.SequenceConstruct(_, ...) return values.sequence {...} end
 function M.SequenceLength(_, list) return support.scalar(#list, "int64") end
 
--- Converts a position in a list of n elements to one that counts from 1.
+-- Converts a position of the standard, which counts from 0, or from the end if it is negative, to a
+-- position from 1 to n.
 local function place(node, position, n)
    local i = position:item()
    if i < -n or i >= n then node:fail("position: expected %d to %d, got %d", -n, n - 1, i) end

@@ -13,8 +13,8 @@ local marks = require "tlua.onnx.marks"
 local M = {}
 
 local OLDEST <const>, NEWEST <const>, USUAL <const> = 17, 23, 18
--- Models with more bytes are written with their weights in a second file, because a Protocol
--- Buffers message can have at most 2 GiB.
+-- A larger model is written with its weights in a second file, because a Protocol Buffers message
+-- can have at most 2 GiB.
 local LARGEST <const> = 1 << 31
 
 -- Converts dynamic_axes to torch.export's option `dynamic`. As in PyTorch, dynamic_axes may also
@@ -35,11 +35,13 @@ local function read_dynamic(options)
    return dynamic
 end
 
--- For sizes from this one on, the other examples use smaller sizes, so that they take less time.
+-- If a dynamic size is at least this large, the other examples use smaller sizes, so that they take
+-- less time.
 local LARGE <const> = 16
 
--- Returns a different value for a dynamic size. `symbol` is {name, size in the first example,
--- least, most}. The value is so different that quotients of sizes change too.
+-- Returns another value for a dynamic size. `symbol` is {name, size in the first example, least,
+-- most}. If the limits permit, it is half of the old value or about twice the old value, so that
+-- quotients of sizes change too.
 local function other_size(symbol)
    local _, size, least, most = table.unpack(symbol)
    if size >= LARGE and size // 2 >= least then return size // 2 end
@@ -80,14 +82,14 @@ local function find_examples(inputs, tensors, symbols)
    return examples
 end
 
--- For a program with branches, adds examples with other values, so that the other branch is
--- executed too.
+-- Adds examples with other values for a program with branches, so that both branches are executed.
 local function add_other_ways(examples, graph, run)
    local branches, loops = false, false
    for _, call in ipairs(graph.calls) do
       branches, loops = branches or call.name == "cond_begin", loops or call.name == "loop_begin"
    end
-   if not branches or loops then return end -- with other inputs, a loop might not end
+   -- With other inputs, a loop might not end, so no examples are added if the program has loops.
+   if not branches or loops then return end
    for _, change in ipairs {torch.neg, torch.zeros_like} do
       local list = {}
       for i, x in ipairs(examples[1]) do list[i] = x:is_floating_point() and change(x) or x end
@@ -95,7 +97,8 @@ local function add_other_ways(examples, graph, run)
    end
 end
 
--- Adds the program's inputs and constants to the file, and returns their values.
+-- Adds the program's inputs and constants to the file. Returns a table that maps the program's
+-- values to their values in the file.
 local function begin(b, graph, inputs, names, examples, constants)
    local known = {}
    for i in ipairs(inputs) do
@@ -128,15 +131,15 @@ local function begin(b, graph, inputs, names, examples, constants)
    end
 end
 
--- Returns the arguments of a call, in which `find` has replaced each value of the program by a
--- value of the file.
+-- Returns the arguments of a call. find() replaces each value of the program by the value of the
+-- file.
 local function arguments(call, find)
    local list = {}
    for name, argument in pairs(call.args) do
       if type(argument) == "table" and argument.kind then
          argument = find(argument)
       elseif type(argument) == "table" then
-         local copy = {} -- a list of arguments may have gaps
+         local copy = {} -- a list of arguments may have gaps, so all its keys are visited
          for i, value in pairs(argument) do
             if type(value) == "table" and value.kind then value = find(value) end
             copy[i] = value
@@ -169,7 +172,8 @@ local function translate_call(t, i)
    for k, result in ipairs(call.results) do
       result.translated, result.around = results[k], b.outer
    end
-   if call.name:find "_$" then -- the operator changes its first argument in place
+   -- The name ends with _: the operator changes its first argument in place.
+   if call.name:find "_$" then
       local changed = call.args.self or call.args.input
       if not changed or changed.kind ~= "result" or changed.translated.root then
          wire.fail("the call %s changes an input, a constant or a view in place, which cannot "
@@ -248,7 +252,7 @@ local function compose(b, inputs, names, outputs, output_names, opset, title)
       graph.input[i] = {name = names[i], type = kind}
    end
    for i, output in ipairs(outputs) do
-      -- an Identity node gives the output a name of its own
+      -- An Identity node gives the output its own name.
       b.nodes[#b.nodes + 1] = {op_type = "Identity", name = ("output_%d"):format(i),
          input = {output.name}, output = {output_names[i]}}
       -- a size that equals an input's dynamic size in all examples gets the same name
@@ -293,7 +297,7 @@ local function drop_unused(proto)
    proto.graph.initializer = list
 end
 
--- Removes nodes whose outputs are not used.
+-- Removes nodes whose outputs nothing uses.
 local function drop_dead(graph)
    local used, kept = {}, {}
    for _, output in ipairs(graph.output) do used[output.name] = true end
@@ -341,7 +345,8 @@ local function write(path, parts)
    if not done then wire.fail("%s: %s", path, failure) end
 end
 
--- Compares the graph's results with the program's results, for each example.
+-- Compares the results of the graph's nodes with the results of the program, for each example.
+-- Raises an error if they differ.
 local function verify(outputs, program, examples)
    for example, list in ipairs(examples) do
       local expected = {}

@@ -12,8 +12,8 @@ local operators = require "tlua.onnx.operators"
 
 local M = {}
 
--- The largest number of nodes of a model, in which the nodes of a function count at each call.
--- Without a limit, a chain of functions that each call the next one twice would fill the memory.
+-- The largest number of nodes of a model. The nodes of a function count once for each call. Without
+-- a limit, a chain of functions that each call the next function twice would fill the memory.
 local MOST_NODES <const> = 1 << 20
 local DEEPEST_CALLS <const> = 64
 
@@ -76,7 +76,8 @@ local function attribute_value(proto, kind, context, defined, title)
    return list
 end
 
--- Returns the type of an attribute. Old files do not have the field `type`.
+-- Returns the type of an attribute. Old files lack the field `type`; in this case the type follows
+-- from the field that has a value.
 local function kind_of(proto, title)
    local kind = schema.attribute_fields[proto.type or 0]
    if kind then return kind end
@@ -89,8 +90,8 @@ local function kind_of(proto, title)
    wire.fail("%s: the value is missing", title)
 end
 
--- Returns a node's attributes. Within a function, an attribute may refer to an attribute of the
--- function's call.
+-- Returns a node's attributes. The node of a function may refer to attributes of the node that
+-- calls the function.
 local function read_attributes(list, context, defined, title)
    local attributes = {}
    for _, proto in ipairs(list or {}) do
@@ -114,7 +115,8 @@ local function function_key(domain, name, overload)
    return ("%s\0%s\0%s"):format(domain_of(domain), name or "", overload or "")
 end
 
--- Returns a function that executes a call of the model's function `proto` as a single operator.
+-- Returns a function that executes the model's function `proto`, so that a call of it is a single
+-- operator.
 local function call_function(proto, node, context)
    if context.calls >= DEEPEST_CALLS then
       node:fail("functions call one another more than %d deep", DEEPEST_CALLS)
@@ -156,7 +158,8 @@ local function find_operator(node, overload, context)
    return op
 end
 
--- Adds the names of the outer values that the graphs in a node's attributes use.
+-- Adds to `names` the names of the outer values that inner graphs use. Inner graphs are values of a
+-- node's attributes.
 local function add_captured(names, attributes)
    for _, attribute in pairs(attributes) do
       local graphs = attribute.kind == "g" and {attribute.value}
@@ -203,7 +206,7 @@ local function read_node(proto, number, context, defined, captured, path)
    return node
 end
 
--- For each node, finds the values that no later node needs.
+-- Finds, for each node, the values that are not needed after it, so that their memory can be freed.
 local function find_last_uses(graph)
    local needed = {}
    for _, name in ipairs(graph.outputs) do needed[name] = true end

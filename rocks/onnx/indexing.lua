@@ -26,9 +26,9 @@ function M.GatherElements(node, x, index)
    return x:gather(dim, from_one(node, index, x:size(dim)))
 end
 
--- Converts positions to row-major positions from 1. The last dimension of `index` has positions in
--- the dimensions of `shape` from `first` on. Also returns the number of elements that each position
--- selects.
+-- Converts positions in several dimensions to row-major positions from 1. The last dimension of
+-- `index` has a position for each of the dimensions of `shape` that begin with `first`. Also
+-- returns the number of elements that each position selects.
 local function linear(node, index, shape, first)
    local depth = index:size(index:dim())
    if depth > #shape - first + 1 then
@@ -132,7 +132,7 @@ function M.Unique(node, x)
    local places = torch.arange(1, total + 1, on)
    local first = torch.full({n}, total, on)
       :scatter_reduce(1, inverse, places, "amin")
-   if not sorted then -- orders the unique elements by their first occurrence
+   if not sorted then -- the unique elements are in the order of their first occurrence
       local order = first:argsort()
       local rank = torch.empty_like(order):scatter(1, order, torch.arange(1, n + 1, on))
       unique, first, counts = unique:index_select(dim, order), first:index_select(1, order),

@@ -1,6 +1,6 @@
 -- init.lua - torch.onnx: reads and writes models in the ONNX format.
 
-require "tlua" -- lets `require` find the core's modules
+require "tlua" -- this call makes the core's modules known to `require`
 local args = require "tlua.args"
 local wire = require "tlua.onnx.wire"
 

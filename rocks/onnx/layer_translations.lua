@@ -60,7 +60,7 @@ for n = 1, 3 do
    M[("conv_transpose%dd"):format(n)] = function(b, a)
       local x, undo = batched(b, a.input, n)
       -- ONNX's runtimes refuse an output_padding that is not less than the stride. Where possible,
-      -- less padding at the end takes its place, which gives the same result.
+      -- less padding at the end replaces the output_padding, which gives the same result.
       local pads, added = twice(a.padding), table.move(a.output_padding, 1, n, 1, {})
       for i = 1, n do
          local instead = math.min(added[i], pads[n + i])
@@ -75,7 +75,7 @@ function M.unfold_windows(b, a)
    local x = a.input
    local channels = b:known(x, 2)
    local area = a.kernel_size[1] * a.kernel_size[2]
-   -- the convolution has one kernel for each element of the window
+   -- This convolution has one kernel for each element of the window, and so extracts the elements.
    local weight = torch.zeros(channels * area, 1, a.kernel_size[1], a.kernel_size[2])
    for c = 0, channels - 1 do
       for k = 0, area - 1 do
@@ -99,7 +99,8 @@ local pads_of <const> = {constant = "constant", reflect = "reflect", replicate =
 function M.pad(b, a)
    local mode = pads_of[a.mode or "constant"]
    local rank = b:rank(a.input)
-   -- operator sets before 19 lack this mode, so parts of the input are joined
+   -- Operator sets before version 19 lack this mode, so parts of the input are concatenated to make
+   -- the padding.
    if mode == "wrap" and b.opset < 19 then
       local y = a.input
       for k = 1, #a.pad, 2 do
@@ -126,8 +127,7 @@ end
 
 -- Normalization -----------------------------------------------------------------------------------
 
--- Returns the given tensor. If it is nil, returns a tensor that has the same number for each
--- channel.
+-- Returns `given`. If it is nil, returns a tensor with `number` for each channel of x.
 local function or_full(b, given, x, number)
    return given or b:const(torch.full({b:known(x, 2)}, number, {dtype = b:dtype(x)}))
 end
@@ -273,7 +273,7 @@ function M.scaled_dot_product_attention(b, a)
    if not mask then return op(b, "MatMul", b:node("Softmax", {scores}, {axis = -1}), v) end
    if b:dtype(mask) == "bool" then mask = op(b, "Where", mask, zero, lowest) end
    scores = op(b, "Add", scores, mask)
-   -- the weights of a row without any key become 0
+   -- The weights of a row become 0 if the row has no allowed key.
    local out = b:cast(op(b, "Equal", scores, lowest), "int32")
    local none = b:cast(b:reduce("ReduceMin", out, {-1}, true), "bool")
    local weights = op(b, "Where", none, zero, b:node("Softmax", {scores}, {axis = -1}))
@@ -301,8 +301,8 @@ M.rotary_embedding = M.rotate_pairs
 
 -- Recurrent layers --------------------------------------------------------------------------------
 
--- The position in tlua's rows of each of ONNX's gates. LSTM gates are i f g o in tlua and i o f g
--- in ONNX; GRU gates are r z n in tlua and z r n in ONNX.
+-- For each of ONNX's gates, the position of the gate in tlua's rows. The gates of an LSTM are i f g
+-- o in tlua and i o f g in ONNX. The gates of a GRU are r z n in tlua and z r n in ONNX.
 local orders <const> = {LSTM = {1, 4, 2, 3}, GRU = {2, 1, 3}, RNN = {1}}
 
 -- Returns a weight or a bias with its gates reordered to ONNX's order.
@@ -323,7 +323,8 @@ local function stacked(b, list)
    return #rows == 1 and rows[1] or b:node("Concat", rows, {axis = 0})
 end
 
--- Returns the outputs {T, N, directions * H} of one layer, and its final states {directions, N, H}.
+-- Adds one recurrent layer. Returns its outputs {T, N, directions * H} and its final states
+-- {directions, N, H}.
 local function one_layer(b, kind, activation, x, params, states)
    local w, r, bias = {}, {}, {}
    for d, p in ipairs(params) do
@@ -419,13 +420,14 @@ function M.interpolate(b, a)
       antialias = a.antialias and 1 or nil,
       coordinate_transformation_mode = a.align_corners and "align_corners"
          or mode == "nearest" and "asymmetric" or mode == "nearest-exact" and "half_pixel"
-         -- pytorch_half_pixel differs from PyTorch if the result has one element
+         -- pytorch_half_pixel differs from PyTorch if the result has one element, so half_pixel is
+         -- used.
          or "half_pixel",
       nearest_mode = kind == "nearest" and (mode == "nearest" and "floor" or "round_prefer_ceil")
          or nil}
    local size = a.size
-   -- in these cases the result depends on its size alone; it is computed here, since runtimes
-   -- derive different sizes from scales
+   -- In these cases the result depends only on its size. The size is computed here, since runtimes
+   -- derive different sizes from scales.
    if not size and (a.recompute_scale_factor or a.align_corners) then
       size = {}
       for i = 1, n do
@@ -481,7 +483,7 @@ local function reduced(b, x, reduction)
    return b:reduce(reduction == "sum" and "ReduceSum" or "ReduceMean", x, nil, false)
 end
 
--- Returns a translation of an elementwise loss, whose elements `fn` computes.
+-- Returns a translation of an elementwise loss. fn computes the elements, which are then reduced.
 local function loss(fn)
    return function(b, a)
       local x = a.input or a.input1
@@ -599,7 +601,7 @@ function M.nll_loss(b, a)
    if b:rank(a.input) == 1 then
       wire.fail "a loss of one example without a batch cannot be exported"
    end
-   -- subtracts 1 from the labels and also from the label that is ignored
+   -- These lines subtract 1 from the labels, and from the label that is ignored.
    local labels, ignored = zero_based(b, a.target), a.ignore_index
    if ignored and ignored < 1 then
       local target = b:cast(a.target, "int64")
@@ -623,7 +625,7 @@ function M.cross_entropy(b, a)
       ignore_index = a.ignore_index, reduction = a.reduction})
    if smooth == 0 then return exact end
    local function n(value) return b:number(value, b:dtype(logs)) end
-   -- the mean over the classes
+   -- This is the mean over the classes, for label smoothing.
    local uniform = op(b, "Neg", b:reduce("ReduceMean", logs, {1}, false))
    local counted = b:cast(op(b, "Not", op(b, "Equal", a.target,
       b:number(a.ignore_index, b:dtype(a.target)))), b:dtype(logs))
@@ -686,7 +688,7 @@ end
 local of_plane <const> = {"kernel_size", "stride", "padding", "dilation", "output_padding",
    "output_size", "size"}
 
--- Returns a translation that first expands those options to n numbers each.
+-- Returns a translation that first expands each option in `of_plane` to n numbers.
 local function with_all_numbers(translation, n)
    return function(b, a)
       local dims = n or b:rank(a.input) - 2

@@ -38,7 +38,8 @@ function M.Det(_, x) return torch.linalg.det(x) end
 
 -- Convolutions -----------------------------------------------------------------------------------
 
--- Returns an attribute that is a list with a number for each dimension of the windows.
+-- Returns an attribute that is a list with one number for each of the windows' n dimensions. If it
+-- is missing, the numbers are `default`.
 local function list_of(node, name, n, default)
    local list = node:ints(name)
    if not list or #list == 0 then return support.fill(n, default) end
@@ -48,7 +49,7 @@ local function list_of(node, name, n, default)
    return list
 end
 
--- Returns the amounts of zero padding before and after each dimension.
+-- Returns two lists: the amounts of zero padding before and after each dimension.
 local function read_pads(node, sizes, kernel, strides, dilations)
    local n = #sizes
    local auto = node:text("auto_pad", "NOTSET")
@@ -111,7 +112,7 @@ end
 
 local convolutions <const> = {F.conv1d, F.conv2d, F.conv3d}
 
--- Returns the function of F in `list` that fits the number of the window's dimensions.
+-- Returns the function in `list` for windows of n dimensions, such as F.conv2d for 2.
 local function by_rank(node, list, n)
    return list[n] or node:fail("%d dimensions besides batch and channels; expected 1 to 3", n)
 end
@@ -140,8 +141,8 @@ support.convolve = convolve
 
 local transposed <const> = {F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d}
 
--- Returns how much is cut off both ends of the full result of a transposed convolution, and the
--- number of zeros that are then appended.
+-- Computes the padding of a transposed convolution. Returns the numbers of elements that are cut
+-- off at both ends of the full result, and the number of zeros that are then appended.
 local function transposed_pads(node, window, extra)
    local shape, auto = node:ints "output_shape", node:text("auto_pad", "NOTSET")
    local before, after = window.before, window.after
@@ -223,7 +224,7 @@ local function deform(node, x, weight, offset, bias, mask)
       :expand(kh, kw, oh, ow):reshape(1, 1, kh * kw, oh, ow)
    local rows, columns = shifts:select(4, 1) + ys, shifts:select(4, 2) + xs
    local function weigh(values_, size)
-      -- converts to grid_sample's coordinates (align_corners = false)
+      -- This formula converts pixels to grid_sample's coordinates with align_corners = false.
       return (values_ * 2 + 1) / size - 1
    end
    local grid = torch.stack({weigh(columns, width), weigh(rows, height)}, -1)
@@ -251,7 +252,7 @@ function M.Col2Im(node, x, image, block)
    local pads = list_of(node, "pads", 2 * n, 0)
    local batch, area = x:size(1), support.product(kernel)
    local channels = x:size(2) // area
-   -- adds the block of each column to the padded image
+   -- Each column is a block of the image, which is added to the padded image.
    local padded, counts, total = {}, {}, 1
    for i = 1, n do
       padded[i] = sizes[i] + pads[i] + pads[n + i]

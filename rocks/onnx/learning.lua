@@ -44,7 +44,8 @@ end
 
 -- Labels ------------------------------------------------------------------------------------------
 
--- Reads an attribute that lists keys or values. Returns the list and its dtype.
+-- Reads the attribute with the keys or the values of a map; `which` is "keys" or "values". Returns
+-- the list and its dtype.
 local function read_labels(node, which)
    for _, kind in ipairs {"strings", "int64s", "floats"} do
       local name = ("%s_%s"):format(which, kind)
@@ -70,7 +71,8 @@ local function default_label(node, dtype)
    return node:float("default_float", defaults.float32) or defaults.float32
 end
 
--- Converts a list to a tensor of a dtype, or to a tensor of strings.
+-- Converts a list to a tensor of the given dtype and shape. For the dtype "string" this is a tensor
+-- of strings.
 local function pack(list, dtype, shape)
    if dtype == "string" then return values.strings(list, shape) end
    if #list == 0 then return torch.empty(shape, {dtype = dtype}) end
@@ -142,8 +144,8 @@ local function labels_at(node, places)
    return pack(list, names and #names > 0 and "string" or "int64", {#list})
 end
 
--- Returns the class and the scores that a classifier computes for each row. If there is only one
--- score, there are two classes.
+-- Returns the class and the scores of each row for a classifier. A single score stands for two
+-- classes: it is compared with `threshold`.
 local function classify(node, scores, classes, threshold)
    if scores:size(2) == 1 and classes == 2 then
       local logistic = node:text("post_transform", "NONE") == "LOGISTIC"
@@ -197,8 +199,8 @@ local function walk(node, tree, row)
    return tree.leaf
 end
 
--- Reads the trees in the format of versions 1 to 3, where nodes are listed with the number of their
--- tree and their number in it.
+-- Reads trees in the format of versions 1 to 3. It lists all nodes, each with the number of its
+-- tree and its number in this tree.
 local function read_trees(node, prefix)
    local ids, numbers = node:need("ints", "nodes_treeids"), node:need("ints", "nodes_nodeids")
    local modes = node:need("texts", "nodes_modes")
@@ -238,7 +240,7 @@ end
 -- large.
 local MOST_TARGETS <const> = 1 << 20
 
--- Returns the sums of the leaves' weights over all trees, {N, targets}.
+-- Returns a tensor {N, targets} of the leaves' weights, combined over all trees.
 local function evaluate(node, x, roots, targets, base, how)
    if targets < 1 or targets > MOST_TARGETS then
       node:fail("expected 1 to %d targets, got %d", MOST_TARGETS, targets)
@@ -292,8 +294,8 @@ function M.TreeEnsembleClassifier(node, x)
    return classify(node, scores, classes, not logistic and 0.5 or nil)
 end
 
--- In version 5, nodes and leaves are numbered separately. For each branch, a flag tells whether its
--- number is that of a leaf.
+-- In version 5, nodes and leaves have separate numbers. For each branch, a flag tells whether its
+-- number belongs to a leaf.
 local modes <const> = {[0] = "BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ",
    "BRANCH_NEQ", "BRANCH_MEMBER"}
 local aggregates <const> = {[0] = "AVERAGE", "SUM", "MIN", "MAX"}

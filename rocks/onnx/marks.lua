@@ -1,7 +1,8 @@
 -- marks.lua - writes the branches of torch.cond as If nodes and the loops of torch.while_loop as
 -- Loop nodes. In the list of a program's calls, special calls (marks) delimit the branches and
--- loops. The function for a mark gets the translation in progress and the index of the mark. It
--- returns the index of the last call that it has translated.
+-- loops. Each kind of mark has a function in this file. The function gets the translation in
+-- progress and the index of the mark, and returns the index of the last call that it has
+-- translated.
 
 local torch = require "tlua"
 local graphs = require "tlua.onnx.graph"
@@ -9,7 +10,7 @@ local wire = require "tlua.onnx.wire"
 
 local M = {}
 
--- Returns the values of the file for a list of values of the program.
+-- Returns the values in the file that belong to a list of the program's values.
 local function found(t, list)
    local values = {}
    for i, value in ipairs(list) do
@@ -56,7 +57,8 @@ end
 
 -- Loops -------------------------------------------------------------------------------------------
 
--- Returns the indices of the marks of a loop's condition and of its end.
+-- Returns the index of the mark that ends a loop's condition, and the index of the mark that ends
+-- the loop.
 local function find_end(calls, begin)
    local depth, test = 0, nil
    for i = begin, #calls do
@@ -70,7 +72,7 @@ local function find_end(calls, begin)
    end
 end
 
--- Compiles a GraphProto, as if it were read from a file.
+-- Converts a GraphProto to an executable graph by writing it to a file and reading it back.
 local function compiled(b, proto)
    local path <const> = os.tmpname()
    local file = assert(io.open(path, "wb"))
@@ -99,9 +101,10 @@ local function run_loop(b, body, pred, carried, example)
    return values
 end
 
--- Translates a loop. The condition is computed before the loop, and at the end of each iteration
--- for the values that the next iteration gets. The loop's body may use values that the calls of the
--- condition have computed, so these calls are also repeated at the beginning of the body.
+-- Translates a loop. The condition is computed before the loop. At the end of each iteration it is
+-- computed again, for the values of the next iteration. The loop's body may use values that the
+-- calls of the condition have computed, so these calls are also repeated at the beginning of the
+-- body.
 function M.loop_begin(t, begin)
    local b, calls = t.b, t.graph.calls
    local call, test, last = calls[begin], find_end(calls, begin)

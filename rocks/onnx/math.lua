@@ -81,8 +81,8 @@ function M.Shrink(node, x)
    return cast(y, x.dtype)
 end
 
--- Returns an operator that flattens its input to rows for old versions, which treat all dimensions
--- from an axis on as one.
+-- Returns an operator that calls fn along one axis. Old versions treat all dimensions from an axis
+-- on as one, so for these the input is flattened to rows.
 local function along(fn)
    return function(node, x)
       if node.version >= 13 then return fn(x, node:dim(node:int("axis", -1), x:dim())) end
@@ -130,7 +130,8 @@ function M.Pow(node, a, b)
    return cast(torch.pow(a, b:to(a.dtype)), a.dtype)
 end
 
--- Returns an operator with any number of inputs, which are combined from left to right.
+-- Returns an operator that takes any number of inputs and combines them by fn from left to right.
+-- last(x, n), if given, is applied to the result.
 local function fold(fn, last)
    fn = binary(fn, "order")
    return function(node, first, ...)
@@ -148,7 +149,7 @@ M.Mean = fold(function(a, b) return a + b end, function(sum, n) return sum / n e
 M.Max = fold(function(a, b) return torch.maximum(a, b) end)
 M.Min = fold(function(a, b) return torch.minimum(a, b) end)
 
--- Returns a limit of Clip: a number, or a tensor if the limit is trained.
+-- Returns a limit of Clip as a number. If the limit is trained, returns it as a tensor.
 local function limit_of(node, x, limit, name)
    if limit == nil then return nil end
    if limit:numel() ~= 1 then
@@ -208,7 +209,7 @@ local function show(number, dtype)
    if number == math.huge then return "INF" end
    if number == -math.huge then return "-INF" end
    local digits = ({float16 = 5, float32 = 9, bfloat16 = 4})[dtype] or 17
-   for n = 1, digits do -- finds the shortest text that gives the same value
+   for n = 1, digits do -- this loop finds the shortest text that gives the same value
       local text = ("%." .. n .. "g"):format(number)
       local back = torch.tensor(tonumber(text), {dtype = dtype}):item()
       if back == number then return text:find "[.e]" and text or text .. ".0" end

@@ -86,7 +86,8 @@ function M.GroupNormalization(node, x, scale, bias)
    local mean = y:mean({3}, true)
    local var = y:var({3}, {correction = 0, keepdim = true})
    y = cast((y - mean) / (var + node:float("epsilon", 1e-5)):sqrt(), x.dtype):reshape(x.shape)
-   if scale:numel() ~= channels then -- in version 18, there is one number for each group
+   -- In version 18, `scale` has one number for each group instead of each channel.
+   if scale:numel() ~= channels then
       scale = scale:repeat_interleave(channels // groups)
       bias = bias:repeat_interleave(channels // groups)
    end

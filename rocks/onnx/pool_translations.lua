@@ -10,14 +10,15 @@ local op <const>, zero_based <const> = base._op, shapes._zero_based
 
 local M = {}
 
--- Adds a batch dimension to x if it has none. Also returns a function that removes it from a
--- result.
+-- Adds a batch dimension to x if x has none. Returns x and a function that removes this dimension
+-- from a result again.
 function M._batched(b, x, n)
    if b:rank(x) == n + 2 then return x, function(y) return y end end
    return b:unsqueeze(x, {0}), function(y) return b:squeeze(y, {0}) end
 end
 
--- Returns a list of padding for the beginnings and then the ends of dimensions.
+-- Returns the list twice in a row: ONNX's padding has the amounts at the beginnings of all
+-- dimensions, and then those at their ends.
 function M._twice(list)
    local pads = table.move(list, 1, #list, 1, {})
    return table.move(list, 1, #list, #list + 1, pads)
@@ -33,8 +34,8 @@ local function volume(sizes)
 end
 
 for n = 1, 3 do
-   -- Converts positions. tlua's positions count from 1 within each plane. ONNX's count from 0 over
-   -- all planes.
+   -- Converts the positions of maxima. tlua's positions count from 1 within each plane, and ONNX's
+   -- positions count from 0 over all planes.
    local function positions(b, x, places)
       local plane
       for i = 1, n do
@@ -69,8 +70,8 @@ for n = 1, 3 do
       end
       return undo(y)
    end
-   -- Computes a window that extends beyond the input as PyTorch does: from the mean of its elements
-   -- inside the input, times the number of all its elements.
+   -- Computes a norm pool whose last windows extend beyond the input. PyTorch takes the mean of a
+   -- window's elements inside the input, times the number of all elements of the window.
    local function lp_pool_beyond(b, a)
       local dtype = b:dtype(a.input)
       local mean = M[("avg_pool%dd"):format(n)](b, {ceil_mode = true, count_include_pad = true,

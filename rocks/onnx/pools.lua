@@ -3,13 +3,14 @@
 
 local torch = require "tlua"
 local support = require "tlua.onnx.support"
-require "tlua.onnx.layers" -- defines support.window
+require "tlua.onnx.layers" -- this file defines support.window
 
 local F = torch.nn.functional
 
 local M = {}
 
--- Returns the number of windows in each dimension, and how many elements after the end they need.
+-- Returns two lists: the number of windows in each dimension, and the number of elements that they
+-- need after the end of the input.
 local function counts_of(node, window)
    local ceil = node:int("ceil_mode", 0) ~= 0
    local counts, after = {}, {}
@@ -35,7 +36,7 @@ local function counts_of(node, window)
    return counts, after
 end
 
--- Returns the windows of a padded tensor: {N, C, counts..., area}.
+-- Returns the elements of all windows of a padded tensor, in a tensor {N, C, counts..., area}.
 local function windows(x, window, counts)
    for i = 1, window.n do
       local reach = (window.kernel[i] - 1) * window.dilations[i] + 1
@@ -78,7 +79,7 @@ end
 
 local quick <const> = {F.max_pool1d, F.max_pool2d, F.max_pool3d}
 
--- Returns whether PyTorch's pooling computes the same result.
+-- Returns whether PyTorch's pooling function, which is faster, computes the same result.
 local function is_plain(node, x, window)
    if not quick[window.n] or not x:is_floating_point() or #node.outputs > 1
       or node:int("ceil_mode", 0) ~= 0 then
@@ -112,7 +113,7 @@ function M.AveragePool(node, x)
    local sums = windows(padded(x, window, after, 0), window, counts):sum(-1)
    local ones = torch.ones({1, 1, table.unpack(window.sizes)}, {dtype = x.dtype,
       device = x.device})
-   -- padding counts as elements, but the elements that rounding up adds do not
+   -- Padding counts as elements of a window, but the elements that rounding up adds do not count.
    if node:int("count_include_pad", 0) ~= 0 then
       ones = F.pad(ones, support.pad_list(window.before, window.after), "constant", 1)
       local rest = {}
@@ -132,7 +133,7 @@ function M.LpPool(node, x)
    return parts:abs():pow(p):sum(-1):pow(1 / p)
 end
 
--- Defines a pooling operator over whole planes.
+-- Defines a pooling operator whose window is the whole plane.
 local function global(fn)
    return function(node, x)
       local dims = {}

@@ -3,7 +3,7 @@
 local torch = require "tlua"
 local schema = require "tlua.onnx.schema"
 local support = require "tlua.onnx.support"
-require "tlua.onnx.attention" -- defines support.share_heads
+require "tlua.onnx.attention" -- this file defines support.share_heads
 
 local M = {}
 

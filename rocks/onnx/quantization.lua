@@ -5,7 +5,7 @@ local torch = require "tlua"
 local schema = require "tlua.onnx.schema"
 local support = require "tlua.onnx.support"
 local values = require "tlua.onnx.values"
-require "tlua.onnx.layers" -- defines support.convolve
+require "tlua.onnx.layers" -- this file defines support.convolve
 
 local cast <const> = support.cast
 

@@ -1,5 +1,5 @@
--- recurrent.lua - the operators RNN, GRU and LSTM. The standard orders gates as follows: RNN i; GRU
--- z r h; LSTM i o f c.
+-- recurrent.lua - the operators RNN, GRU and LSTM. In the standard, the gates of a GRU are in the
+-- order z r h, and those of an LSTM in the order i o f c; an RNN has only i.
 
 local torch = require "tlua"
 local values = require "tlua.onnx.values"
@@ -23,13 +23,14 @@ local functions <const> = {
    elu = function(x, alpha) return F.elu(x, alpha or 1) end,
 }
 
--- Functions that have parameters. The other functions take no element of activation_alpha and
--- activation_beta.
+-- Activation functions with the parameters alpha and beta. Other functions use no element of the
+-- attributes activation_alpha and activation_beta.
 local with_alpha <const> = {affine = true, leakyrelu = true, thresholdedrelu = true,
    scaledtanh = true, hardsigmoid = true, elu = true}
 local with_beta <const> = {affine = true, scaledtanh = true, hardsigmoid = true}
 
--- Returns the activation functions of all directions, in order.
+-- Returns the activation functions of all directions as a list, in the order of the attribute
+-- `activations`.
 local function read_activations(node, directions, defaults)
    local names = node:texts "activations"
    if not names or #names == 0 then
@@ -124,7 +125,7 @@ local function run(cell, w, x, state, lengths, back)
       local t = back and steps - k + 1 or k
       local new = cell(gates:select(1, t), state)
       local out = new[1]
-      if lengths then -- after the end of a sequence, its state does not change and its output is 0
+      if lengths then -- after the end of a sequence, its state stays unchanged and its output is 0
          local live = lengths:ge(t):reshape(batch, 1)
          for i = 1, #new do new[i] = torch.where(live, new[i], state[i]) end
          out = torch.where(live, out, torch.zeros_like(out))

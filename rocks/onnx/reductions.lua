@@ -7,7 +7,8 @@ local cast <const> = support.cast
 
 local M = {}
 
--- Returns the dimensions to reduce, or nil for none.
+-- Returns the dimensions to reduce. Without axes these are all dimensions, unless the attribute
+-- noop_with_empty_axes is set; in this case the result is nil.
 local function read_dims(node, x, axes, by_input)
    local list
    if by_input then list = node:list(axes, nil, "axes") else list = node:ints "axes" end
@@ -29,8 +30,9 @@ local function reduced(x, dims, keep)
    return shape
 end
 
--- Defines a reduction. From `version` on, its axes are an input instead of an attribute. fn(x,
--- dims, keep) reduces. `before` is applied to the elements first, even if no dimension is reduced.
+-- Defines a reduction, which fn(x, dims, keep) computes. From operator version `version` on, the
+-- axes are an input instead of an attribute. before(x) is applied to the elements first, even if no
+-- dimension is reduced.
 local function define(name, version, fn, before, after)
    M[name] = function(node, x, axes)
       local dims = read_dims(node, x, axes, node.version >= version)
@@ -118,7 +120,7 @@ function M.TopK(node, x, count)
       node:fail("k: expected 0 to %d, got %d", x:size(dim), k)
    end
    local largest = node:int("largest", 1) ~= 0
-   -- orders equal elements by their positions
+   -- A stable sort orders equal elements by their positions.
    local order, positions = x:sort {dim = dim, descending = largest, stable = true}
    return order:narrow(dim, 1, k), positions:narrow(dim, 1, k) - 1
 end

@@ -38,8 +38,8 @@ local function nearest(x, how)
    return rest > 0.5 and below + 1 or below -- round_prefer_floor
 end
 
--- Interpolation kernels are functions of the distance; a kernel is 0 for distances of `reach` and
--- more.
+-- Interpolation kernels are functions of the distance d from an element. A kernel has a number
+-- `reach`: it is 0 for distances of `reach` and more.
 local function linear(d) return math.max(0, 1 - math.abs(d)) end
 
 local function cubic(a)
@@ -51,7 +51,8 @@ local function cubic(a)
    end
 end
 
--- Returns the weights of the old elements in one new element, as a table from positions to weights.
+-- Returns the weights of the old elements in the new element at position x, as a table that maps
+-- positions to weights.
 local function weights(x, old, kernel, reach, stretch, options)
    local first, last = math.floor(x - reach / stretch) + 1, math.ceil(x + reach / stretch) - 1
    local row, sum = {}, 0
@@ -70,9 +71,9 @@ local function weights(x, old, kernel, reach, stretch, options)
    return row
 end
 
--- Limits, because a damaged file could ask for too much: the largest new size of a dimension, how
--- far outside the old elements a position may lie (as a multiple of the old size), and the number
--- of weights of a matrix.
+-- These limits protect against damaged files, which could ask for too much memory: the largest new
+-- size of a dimension, the farthest position outside the old elements (as a multiple of the old
+-- size), and the largest number of weights of a matrix.
 local LARGEST <const>, FARTHEST <const>, MOST_WEIGHTS <const> = 1 << 24, 1 << 24, 1 << 30
 
 -- Returns the matrix {new, old} whose row i has the weights of the old elements in the new element

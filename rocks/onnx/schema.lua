@@ -5,8 +5,8 @@
 
 local M = {}
 
--- Builds a message's table from rows "number name kind". A repeated field has the form "number name
--- kind*".
+-- Builds the table of a message from a text of entries "number name kind". The kind of a repeated
+-- field ends with *.
 local function message(rows)
    local fields = {}
    for number, name, kind, many in rows:gmatch "(%d+) (%S+) (%a+)(%*?)" do
@@ -47,13 +47,13 @@ M.TensorShapeProto = message "1 dim DimensionProto*"
 M.DimensionProto = message "1 dim_value int, 2 dim_param text"
 M.SequenceTypeProto = message "1 elem_type TypeProto"
 M.OptionalTypeProto = message "1 elem_type TypeProto"
--- messages of files with test data
+-- These are the messages of files with test data.
 M.SequenceProto = message [[1 name text, 2 elem_type int, 3 tensor_values TensorProto*,
    5 sequence_values SequenceProto*]]
 M.OptionalProto = message [[1 name text, 2 elem_type int, 3 tensor_value TensorProto,
    5 sequence_value SequenceProto]]
 
--- Maps the field names of each message to the fields, for the writer.
+-- M.by_name maps each message's name to a table from field names to fields, which the writer uses.
 M.by_name = {}
 for name, fields in pairs(M) do
    if name ~= "by_name" then

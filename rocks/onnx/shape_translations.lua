@@ -26,7 +26,7 @@ function M.flatten(b, a)
    local first, last = b:axis(x, a.start_dim or 1), b:axis(x, a.end_dim or -1)
    if first == last then return x end
    local list = {}
-   for i = 1, first do list[i] = b:known(x, i) or 0 end -- 0 keeps the input's size
+   for i = 1, first do list[i] = b:known(x, i) or 0 end -- a size of 0 keeps the input's size
    list[first + 1] = -1
    local free = true
    for i = last + 2, rank do
@@ -154,7 +154,7 @@ function M.stack(b, a)
    return b:node("Concat", list, {axis = axis})
 end
 
--- Splits an axis into parts with the given lengths, and returns them as views.
+-- Splits an axis into parts with the given lengths. The parts are recorded as views of x.
 local function parts(b, x, axis, lengths)
    local list = #lengths == 1 and {x} or b:split(x, axis, lengths)
    for _, part in ipairs(list) do
@@ -225,7 +225,7 @@ function M.narrow(b, a)
    return b:view(b:slice(a.self, axis, first, last), a.self)
 end
 M.narrow_copy = M.narrow
-function M.slice(b, a) -- the positions come from the C core and count from 0
+function M.slice(b, a) -- the positions come from the C core, so they count from 0
    return b:view(b:slice(a.self, b:axis(a.self, a.dim), a.start, a.stop, a.step), a.self)
 end
 function M.slice_range(b, a)
@@ -240,9 +240,10 @@ local function strides_of(shape)
    return strides
 end
 
--- Tries to express a view of row-major memory, for one example, as slices of the axes. Returns a
--- list of {axis, first, size, step} for the axes that remain, and a list of {axis, first} for the
--- others. Returns nil if the view cannot be expressed in this way.
+-- Tries to express a view of row-major memory as slices along the axes, for one example. Returns a
+-- list with {axis, first, size, step} for each axis that remains, a list with the first position on
+-- each axis, and a table that maps the remaining axes to their items in the first list. Returns nil
+-- if no slices give the view.
 local function find_parts(b, root, a, example)
    local shape = root.examples[example].shape
    local strides, starts = strides_of(shape), {}
@@ -277,7 +278,7 @@ local function find_parts(b, root, a, example)
    return list, starts, kept
 end
 
--- Returns whether the view is the same slices in two examples.
+-- Returns whether two examples have the same slices, so that one node serves both.
 local function same_parts(list, starts, others, other_starts)
    for i, start in ipairs(starts) do
       if start ~= other_starts[i] then return false end
@@ -316,7 +317,7 @@ local function by_slices(b, root, a)
    return #gone > 0 and b:squeeze(y, gone) or y
 end
 
--- Writes any view by gathering the elements at computed positions.
+-- Writes a view with any strides, by gathering the elements at computed positions.
 local function by_places(b, root, a)
    local n = #a.size
    local places = b:const(0, "int64")
@@ -343,12 +344,12 @@ end
 
 -- Indices -----------------------------------------------------------------------------------------
 
--- A position that no tensor has, so that ONNX refuses it.
+-- A position that is larger than any tensor, so that ONNX raises an error for it.
 local NOWHERE <const> = (1 << 31) - 1
 
--- Converts positions that count from 1 to positions that count from 0. In ONNX, negative positions
--- would count from the end. So 0 becomes a position that ONNX refuses, and negative positions do
--- too unless `from_end` is set.
+-- Converts positions that count from 1 to positions that count from 0. 0 would become -1, which in
+-- ONNX means the last element. So 0 becomes a position that ONNX refuses. Negative positions become
+-- this position too, unless `from_end` is set.
 local function zero_based(b, index, from_end)
    if index.constant then -- constant positions are valid, since the program has run with them
       local x = index.constant:to "int64"
@@ -387,7 +388,7 @@ end
 local function scatter(how)
    return function(b, a)
       local index, src = a.index, a.src
-      for i = 1, b:rank(index) do -- ONNX needs one source for each index
+      for i = 1, b:rank(index) do -- ONNX needs a source element for each index
          local size = b:known(index, i)
          if not size or size ~= b:known(src, i) then
             src = b:slice(src, i - 1, 0, size or b:size(index, i))
@@ -399,7 +400,8 @@ local function scatter(how)
 end
 M.scatter, M.scatter_add = scatter(), scatter "add"
 
--- Gathers from the first axes with several index tensors, which are broadcast to each other.
+-- Gathers elements along the first axes. There is an index tensor for each of these axes, and the
+-- index tensors are broadcast to one another.
 local function gather_first(b, x, indices)
    local shape, list = nil, {}
    for i, index in ipairs(indices) do
@@ -430,7 +432,8 @@ function M.index(b, a)
    local y, n = gather_first(b, b:transpose(x, perm), indices)
    local together = axes[#axes] - axes[1] == #axes - 1
    if not together or axes[1] == 0 then return y end
-   local order = {} -- puts the dimensions of the indices where the indexed axes were
+   -- This permutation puts the dimensions of the indices where the indexed axes were.
+   local order = {}
    for axis = n, n + axes[1] - 1 do order[#order + 1] = axis end
    for axis = 0, n - 1 do order[#order + 1] = axis end
    for axis = n + axes[1], b:rank(y) - 1 do order[#order + 1] = axis end
@@ -450,7 +453,7 @@ function M.unfold(b, a)
    local places = torch.arange(0, count_of, {dtype = "int64"}):unsqueeze(2) * a.step
       + torch.arange(0, a.size, {dtype = "int64"})
    local y, perm = b:node("Gather", {x, b:const(places)}, {axis = axis}), {}
-   for i = 0, b:rank(y) - 1 do -- the elements of a window are the last axis
+   for i = 0, b:rank(y) - 1 do -- the elements of a window become the last axis
       if i ~= axis + 1 then perm[#perm + 1] = i end
    end
    perm[#perm + 1] = axis + 1
@@ -471,7 +474,8 @@ function M.roll(b, a)
 end
 function M.one_hot(b, a)
    local hot, n = b:const({0, 1}, "int64"), b:fixed(a.num_classes, "num_classes")
-   -- for labels that are out of range, OneHot returns zeros, whereas Gather raises an error
+   -- OneHot returns zeros for labels that are out of range, whereas Gather raises an error. So
+   -- Gather comes first.
    local labels = b:const(torch.arange(0, n, {dtype = "int64"}))
    labels = b:node("Gather", {labels, zero_based(b, a.self)}, {axis = 0})
    return b:node("OneHot", {labels, b:const({n}, "int64"), hot}, {axis = -1})

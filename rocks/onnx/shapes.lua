@@ -178,7 +178,8 @@ function M.Concat(node, ...)
    return torch.cat(list, dim)
 end
 
--- Returns the lengths of the parts of an axis.
+-- Returns the lengths of the parts into which an axis is split. They are `split` if it is given;
+-- otherwise the parts are equal, except perhaps the last one.
 local function lengths_of(node, size, parts, split)
    if split then return split end
    local count = node:int("num_outputs", parts)
@@ -203,7 +204,8 @@ function M.Split(node, x, split)
    return table.unpack(x:split(list, dim))
 end
 
--- Returns the first element and the number of elements of a slice, after the ends are clamped.
+-- Returns the position of the first element of a slice and the number of its elements, after both
+-- ends are clamped to the axis.
 local function slice_range(node, size, first, last, step)
    if step == 0 then node:fail "steps: a step of 0" end
    if first < 0 then first = first + size end
@@ -279,7 +281,7 @@ end
 
 function M.Tile(node, x, repeats, axis)
    local list = node:list(repeats, nil, "repeats")
-   if node.version < 6 then -- the inputs are `tiles` and `axis`
+   if node.version < 6 then -- in this version, the inputs after the first are `tiles` and `axis`
       local dim = node:dim(node:list(axis)[1], x:dim())
       local all = support.fill(x:dim(), 1)
       all[dim] = list[1]
@@ -411,7 +413,8 @@ function M.ReverseSequence(node, x, lengths)
    local counts = lengths:to "int64":to(x.device)
    local positions = torch.arange(0, n, {dtype = "int64", device = x.device}):unsqueeze(2)
    local row = counts:unsqueeze(1)
-   -- the positions, from 1, of the elements to copy: {time, batch}
+   -- `index` has the shape {time, batch} and the positions, counted from 1, of the elements to
+   -- copy.
    local index = torch.where(positions:lt(row), row - 1 - positions, positions) + 1
    if time > batch then index = index:t() end
    local shape = support.fill(x:dim(), 1)

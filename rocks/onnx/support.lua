@@ -4,11 +4,11 @@ local torch = require "tlua"
 
 local M = {}
 
---- The key under which a scope stores the number of loop steps so far, and its limit.
+--- A scope has, under this key, the number of loop steps so far and its limit.
 M.BUDGET = {}
 
---- Reshapes b to {1, ..., sizes, ..., 1}, so that it broadcasts along a from an axis on. Old
---- operator versions align their second input in this way.
+--- Reshapes b to {1, ..., sizes, ..., 1}, so that its sizes align with those of a from the axis
+--- `axis` on. Old versions of operators broadcast their second input in this way.
 function M.beside(node, a, b)
    if node.version >= 7 or node:int("broadcast", 0) == 0 or b:dim() == 0 then return b end
    local axis = node:int("axis", a:dim() - b:dim())
@@ -20,22 +20,23 @@ end
 
 local wide <const> = {uint16 = true, uint32 = true, uint64 = true}
 
---- Converts integers of a dtype without arithmetic to int64. The bits of uint64 numbers are kept.
+--- Converts integers to int64 if their dtype, such as uint64, has no arithmetic in tlua. uint64
+--- numbers keep their bits.
 function M.signed(x)
    if not wide[x.dtype] then return x end
    return x.dtype == "uint64" and x:contiguous():view "int64" or x:to "int64"
 end
 
---- Converts int64 integers to another dtype, modulo the dtype's range.
+--- Converts int64 integers to another dtype. Numbers outside the range of the dtype wrap around.
 function M.unsigned(x, dtype)
    if x.dtype ~= "int64" or not wide[dtype] then return x end
    if dtype == "uint64" then return x:contiguous():view "uint64" end
    return torch.bitwise_and(x, dtype == "uint16" and 0xffff or 0xffffffff):to(dtype)
 end
 
--- Calls fn for integers of a dtype without arithmetic, converted to int64. Numbers of 2^63 and more
--- become negative there. If fn depends on the order of numbers, their sign bits are flipped. If it
--- divides, such numbers raise an error.
+-- Calls fn for integers whose dtype has no arithmetic, after converting them to int64. Numbers of
+-- 2^63 and more become negative by this conversion. If fn depends on the order of numbers, their
+-- sign bits are flipped first. If fn divides, such numbers raise an error.
 local function call_wide(fn, how, node, a, b)
    local x, y = M.signed(a), M.signed(b)
    if a.dtype == "uint64" and how == "order" then
@@ -64,7 +65,8 @@ function M.binary(fn, how)
    end
 end
 
---- Returns the lowest or the highest value that a dtype can hold.
+--- Returns the highest value that a dtype can hold if `highest` is true, and otherwise the lowest
+--- value.
 function M.limit(dtype, highest)
    if dtype == "bool" then return highest end
    if dtype:find "^u?int" then
@@ -111,7 +113,7 @@ function M.fill(n, value)
    return list
 end
 
---- Returns a permutation that moves the dimension `from` to the position `to`.
+--- Returns a permutation of `rank` dimensions that moves the dimension `from` to the position `to`.
 function M.moved(rank, from, to)
    local order = {}
    for i = 1, rank do

@@ -11,7 +11,8 @@ local function check(node, x)
    return x
 end
 
--- Returns a tensor that has the shape of x and the row-major positions from 1.
+-- Returns a tensor with the shape of x that contains the row-major positions of x's elements, from
+-- 1 on.
 local function positions(x)
    local n = support.product(x.shape)
    return torch.arange(1, n + 1, {dtype = "int64"}):reshape(x.shape)
@@ -177,8 +178,8 @@ function M.RegexFullMatch(node, x)
    return torch.tensor(list):reshape(x.shape)
 end
 
--- Reads the attributes of TfIdfVectorizer, which counts n-grams. The pool lists the n-grams of each
--- length one after the other.
+-- Reads the attributes of TfIdfVectorizer, which counts n-grams. The pool lists all n-grams, first
+-- those of one item, then those of two items, and so on.
 local function read_grams(node)
    local pool = node:texts "pool_strings" or node:need("ints", "pool_int64s")
    local starts = node:need("ints", "ngram_counts")

@@ -1,7 +1,7 @@
 -- translations.lua - translates the operators of a program to ONNX: elementwise functions,
 -- reductions and products. A translation gets the builder and the call's arguments by name, and
--- returns the values of the results. tlua's positions count from 1, and they do so in a model's
--- inputs and outputs too. So translations subtract and add 1.
+-- returns the values of the results. Positions count from 1 in tlua, and also in the inputs and
+-- outputs of an exported model. ONNX's operators count from 0, so translations subtract or add 1.
 
 local torch = require "tlua"
 local wire = require "tlua.onnx.wire"
@@ -12,7 +12,7 @@ local function float(x) return x + 0.0 end
 
 -- Elementwise -------------------------------------------------------------------------------------
 
--- operators with one input that have the same meaning in ONNX
+-- These operators have one input and the same meaning in ONNX.
 for name, op in pairs {
    relu = "Relu", abs = "Abs", exp = "Exp", log = "Log", sqrt = "Sqrt", sin = "Sin", cos = "Cos",
    tan = "Tan", asin = "Asin", acos = "Acos", atan = "Atan", sinh = "Sinh", cosh = "Cosh",
@@ -78,7 +78,8 @@ M.softplus = of_one(function(b, x, n, a)
    local scaled = a.beta == 1 and x or op(b, "Mul", x, n(a.beta))
    local y = op(b, "Softplus", scaled)
    if a.beta ~= 1 then y = op(b, "Div", y, n(a.beta)) end
-   -- above 20, softplus(x) is x in float32 already
+   -- With a threshold of at least 20, softplus(x) is x in float32 already where x exceeds the
+   -- threshold.
    if a.threshold >= 20 then return y end
    return op(b, "Where", op(b, "Greater", scaled, n(a.threshold)), x, y)
 end)
@@ -147,7 +148,8 @@ function M.round(b, a)
    if not b:is_float(x) then return x end
    if decimals == 0 then return op(b, "Round", x) end
    local dtype = b:dtype(x)
-   local wide = dtype == "float64" and dtype or "float32" -- in 16 bits, a product could overflow
+   -- The product is computed in float32, because it could overflow in 16 bits.
+   local wide = dtype == "float64" and dtype or "float32"
    local scale = b:number(10.0 ^ math.abs(decimals), wide)
    local first, last = "Mul", "Div"
    if decimals < 0 then first, last = last, first end
@@ -156,8 +158,8 @@ function M.round(b, a)
 end
 M.erfc = of_one(function(b, x, n) return op(b, "Sub", n(1), op(b, "Erf", x)) end)
 
--- Returns both operands as values of the result's dtype. A number gets the tensor's dtype, except a
--- fraction that is combined with integers.
+-- Returns both operands as values of the graph with the result's dtype. A Lua number gets the dtype
+-- of the tensor, unless it is a fraction and the tensor has integers.
 local function operands(b, x, y)
    local function is_value(v) return type(v) == "table" and v.examples ~= nil end
    if not is_value(x) and not is_value(y) then

@@ -9,7 +9,7 @@ local M = {}
 
 local MAX_DIMS <const> = 16
 
---- A tensor of strings: a list in row-major order with a shape.
+--- A tensor of strings: a list of the strings in row-major order, with the field `shape`.
 ---@class onnx.Strings
 ---@field shape integer[]
 local Strings = {}
@@ -48,7 +48,8 @@ function M.describe(value)
    return type(value)
 end
 
--- maps dtypes to the bytes of an element, or to false if this build does not have the dtype
+-- Maps a dtype to the number of bytes of an element. The value is false if this build does not have
+-- the dtype.
 local sizes = {}
 
 --- Returns the number of bytes of an element, or nil if tlua does not have the dtype.
@@ -62,7 +63,8 @@ end
 
 -- Reading -----------------------------------------------------------------------------------------
 
--- Returns the number of elements of a tensor, after a check that the file can hold that many.
+-- Returns the shape of a tensor and the number of its elements, after a check that a file can
+-- contain so many.
 local function check_shape(proto, title)
    local shape, n = {}, 1
    if proto.dims and #proto.dims > MAX_DIMS then
@@ -84,7 +86,7 @@ local fields <const> = {
    complex128 = "double_data",
 }
 
--- Reads bytes of a file as elements of a dtype.
+-- Reads bytes of a file, n bytes from `first` on, as elements of a dtype.
 local function elements(reader, first, n, shape, count, dtype, title, field)
    local size = M.element_size(dtype)
    if n ~= count * size then
@@ -99,7 +101,8 @@ local function elements(reader, first, n, shape, count, dtype, title, field)
    return tensor or wire.fail("%s: %s: %s", title, field, why)
 end
 
--- Checks where external data are stored. Returns the path, the offset and the length.
+-- Checks where a tensor's external data are stored. Returns the file's path, the offset in the file
+-- and the length.
 local function external_place(proto, folder, title)
    local place = {}
    for _, entry in ipairs(proto.external_data or {}) do place[entry.key or ""] = entry.value end
@@ -151,7 +154,8 @@ local function read_list(list, reader, shape, n, dtype, title, field)
    end
    local size = M.element_size(dtype)
    if dtype == "bool" then return torch.tensor(list, {dtype = "int64"}):ne(0):reshape(shape) end
-   if field == "int32_data" or field == "uint64_data" then -- the field has the bits of the elements
+   -- In this case the field has the bits of the elements.
+   if field == "int32_data" or field == "uint64_data" then
       local format, parts = "<I" .. size, {}
       local mask = size == 8 and -1 or (1 << 8 * size) - 1
       for i, value in ipairs(list) do parts[i] = string.pack(format, value & mask) end

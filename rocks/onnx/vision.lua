@@ -23,8 +23,8 @@ function M.AffineGrid(node, theta, size)
    return F.affine_grid(theta, node:list(size, nil, "size"), node:int("align_corners", 0) ~= 0)
 end
 
--- Returns the weights of pixels for coordinates {K}, as a matrix {K, size}. Coordinates that lie
--- more than one pixel outside have no weights.
+-- Returns a matrix {K, size} with the weights of `size` pixels for each of K coordinates. A
+-- coordinate that lies more than one pixel outside has no weights.
 local function linear_weights(coordinates, size)
    local inside = coordinates:ge(-1) * coordinates:le(size)
    local clamped = coordinates:clamp(0, size - 1)
@@ -61,7 +61,8 @@ function M.RoiAlign(node, x, rois, batches)
       local xs, nx = samples(x1, w, ow)
       local rows, columns = linear_weights(ys, x:size(3)), linear_weights(xs, x:size(4))
       local image = x:select(1, images[i])
-      if mode == "max" then -- takes the maximum of the weighted pixels, not of the samples
+      -- The maximum is taken of the weighted pixels, before they are added to samples.
+      if mode == "max" then
          local function corners(c, size)
             local low = c:clamp(0, size - 1):floor()
             return low, (low + 1):clamp {max = size - 1}

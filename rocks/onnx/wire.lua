@@ -87,8 +87,8 @@ function M.open(path)
    return reader
 end
 
--- Returns a string that contains the n bytes from position `at` on, and the index of the first of
--- these bytes in it.
+-- Returns a string that contains the n bytes from position `at` on. The second result is the index
+-- of the first of these bytes in the string.
 function Bytes:window(at, n)
    local offset = at - self.first
    if offset < 0 or offset + n > #self.text then
@@ -105,8 +105,9 @@ function Bytes:string(at, n)
    return text:sub(i, i + n - 1)
 end
 
--- The functions below take the position `at`, the `last` byte of the enclosing message, and the
--- path to the value.
+-- The functions below take three positions or names: `at`, the position at which a value begins;
+-- `last`, the last byte of the enclosing message; and `path`, the names of the enclosing fields for
+-- messages.
 
 local function broken(path, at, format, ...)
    M.fail("%s: byte %d: " .. format, table.concat(path, "."), at - 1, ...)
@@ -144,10 +145,10 @@ local function read_packed(r, at, last, field, list, path)
    local n = last - at + 1
    if n % size ~= 0 then broken(path, at, "%d bytes are no multiple of %d", n, size) end
    if #list == 0 and not list.n then
-      list.first, list.n = at, n -- the numbers stay in the file
+      list.first, list.n = at, n -- the numbers stay in the file until they are used
       return
    end
-   if list.n then -- if there are several packed parts, all of them are read as numbers
+   if list.n then -- if a packed list comes in several parts, the numbers of all parts are read
       local first, count = list.first, list.n
       list.first, list.n = nil, nil
       for k = 0, count // size - 1 do
@@ -274,7 +275,8 @@ end
 
 local encode
 
--- Appends a part, which is a string or a tensor, to an encoded message.
+-- Appends a part of an encoded message, a string or a tensor, to the list `out`, and adds its
+-- length to `out.size`.
 local function put(out, part, size)
    out[#out + 1] = part
    out.size = out.size + (size or #part)
@@ -335,7 +337,8 @@ end
 ---@return table parts
 function M.encode(message, kind) return encode(message, kind) end
 
---- Writes parts to an open file. Returns a message if that fails.
+--- Writes the parts of an encoded message to an open file. Returns an error message if a write
+--- fails, and otherwise nil.
 ---@param file file*
 ---@param parts table
 ---@return string? failure

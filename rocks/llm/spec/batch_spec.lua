@@ -16,7 +16,7 @@ local function tokens(count, step)
    return list
 end
 
--- Prompts of several lengths, with options.
+-- Each row has a prompt and options.
 local rows <const> = {
    {tokens(40, 7), {max_tokens = 12}}, {{61}, {max_tokens = 20}}, {tokens(25, 11), {max_tokens = 3}},
    {tokens(30, 7), {max_tokens = 16, repeat_penalty = 1.3}},
@@ -30,7 +30,7 @@ local function options(row)
    return copy
 end
 
--- Returns the text, the reason for the end and the tokens that each row gets when it is computed alone.
+-- Returns the text, the reason for the end and the tokens that each row gets when it is computed without the others.
 local function alone(model)
    local results = {}
    for i, row in ipairs(rows) do
@@ -56,7 +56,7 @@ describe("llm.Batch", function()
             local batch, got = model:batch {n_parallel = n_parallel}, {}
             for i, row in ipairs(rows) do
                got[i] = batch:add(row[1], options(row))
-               batch:step() -- so that later texts join while earlier texts are being computed
+               batch:step() -- a step between two texts makes later texts join while earlier texts are being computed
             end
             batch:run()
             for i in ipairs(rows) do
@@ -90,7 +90,7 @@ describe("llm.Batch", function()
       for _ = 1, 4 do batch:step() end
       dropped:cancel()
       batch:run()
-      dropped:cancel() -- cancelling again does nothing
+      dropped:cancel() -- a second call of cancel does nothing
       assert.equal(expected, kept.text)
       assert.equal("stop", stopped.finish_reason)
       assert.equal(expected:sub(1, expected:find(expected:sub(6, 7), 1, true) - 1), stopped.text)
@@ -171,7 +171,8 @@ describe("llm.Batch", function()
             assert.equal(expected[i], got[i].text)
             assert.is_true(name == "gemma3" or i == 1 or got[i].cached_tokens >= 59)
          end
-         -- the bound is the prompt once, at most 3 further tokens of each prompt, and 4 new tokens of each text
+         -- At most this many tokens are computed: the common prompt once, 3 further tokens of each prompt, and 4 new
+         -- tokens of each text.
          if name ~= "gemma3" then assert.is_true(computed <= 60 + 6 * 7, computed) end
       end
    end)
@@ -404,7 +405,7 @@ describe("llm.Batch", function()
       local whole = distribution {top_k = 0, top_p = 1.0, min_p = 0.0, temperature = 0.5}
       assert.close(p, whole.all, 1e-7)
       assert.close(p[7]:item(), sampling.probability(whole, 7), 1e-9)
-      -- compares two ways to apply top_p and min_p: with all logits sorted, and with only the best logits
+      -- Both samplers apply top_p and min_p: one sorts all logits, the other finds only the best logits.
       for _, own in ipairs {{top_p = 0.3}, {top_p = 0.999}, {min_p = 1e-4}, {top_p = 0.9, min_p = 0.01}} do
          local function copy(top_k)
             local o = {temperature = 0.5, top_k = top_k, min_p = own.min_p or 0.0, top_p = own.top_p or 1.0}
@@ -427,7 +428,7 @@ describe("llm.Batch", function()
          local token = sampler:draw {all = p}
          counts[token] = counts[token] + 1
       end
-      for i, value in ipairs(p:tolist()) do -- the bound is 4.5 standard deviations
+      for i, value in ipairs(p:tolist()) do -- a mean may differ from its expected value by 4.5 standard deviations
          assert.is_true(math.abs(counts[i] - n * value) <= 4.5 * math.sqrt(n * value * (1 - value)))
       end
       assert.equal(2, sampler:draw {all = torch.tensor {0, 1e-30, 0}})

@@ -38,12 +38,12 @@ describe("cache_type", function()
       local cache = require "tlua.text.models.rounded_caches".kinds.q8_0()
       local x = torch.randn(1, 2, 9, 64, {generator = torch.Generator "cpu":manual_seed(1), device = "cpu"})
       x[{1, 1, 3}]:zero_()
-      x[{1, 2, 4}]:mul_(1e-9) -- smaller than the least scale
+      x[{1, 2, 4}]:mul_(1e-9) -- these elements are smaller than the least scale
       cache:update(1, x:narrow(3, 1, 4), x:narrow(3, 1, 4) * 100)
       local key, value = cache:update(1, x:narrow(3, 5, 5), x:narrow(3, 5, 5) * 100)
       for factor, got in pairs {[1] = key, [100] = value} do
          local limit = x:unflatten(4, {-1, 32}):abs():amax(5, true):expand(1, 2, 9, 2, 32):flatten(4) * factor
-         -- the bound is half a step plus the rounding error of the scale in float16
+         -- The bound is half a step of the quantization, plus the rounding error of the scale in float16.
          assert.is_true((got - x * factor):abs():le(limit * (0.5 / 127 + 1e-3) + 1e-5):all():item())
       end
       assert.equal("int8", cache.layers[1].buffers[1].dtype)
@@ -246,7 +246,7 @@ describe("drafts", function()
       local model, other = load "llama", load "linear"
       local options = {max_tokens = 2, temperature = 2.0, top_k = 3, top_p = 1.0, min_p = 0.0,
          logit_bias = {[model.tokenizer.eos] = -1e9}}
-      -- returns the exact probabilities of the nine texts
+      -- Returns the exact probabilities of the nine texts that have two tokens.
       local function distribution(list)
          local all = {}
          for name, value in pairs(sampling.defaults) do all[name] = value end

@@ -45,7 +45,7 @@ describe("llm.Grammar:logits_processor", function()
       } do
          local own = assert(text.Tokenizer.from_str(([[{"decoder": %s, "model": {"type": "WordLevel", "vocab":
             {"x": 0, "%s": 1, "<end>": 2}, "unk_token": "x"}}]]):format(name, case[1])))
-         -- the second token is allowed after x only if its bytes fit the grammar
+         -- After "x", the token is allowed only if its bytes fit the grammar.
          for bytes, fits in pairs {[case[2]] = true, q = false} do
             local grammar = Grammar.from_string(('root ::= "x" ("y" | [%s] [^z]*)'):format(bytes:sub(1, 1) == "\xC3"
                and "é" or bytes:sub(1, 1)))

@@ -162,7 +162,7 @@ describe("mixtures of experts", function()
          local packed, plain = load(name), torch.llm.load(folder .. name .. ".gguf", {dtype = "float32"})
          local x = torch.randn(1, 33, 64, {generator = torch.Generator "cpu":manual_seed(1), device = "cpu"})
          for i = 1, 2 do
-            -- the routers have float32 weights in both models, so the same experts are chosen
+            -- The routers have float32 weights in both models, so both models choose the same experts.
             local wanted = plain.model.model.layers[i].mlp(x)
             local got = packed.model.model.layers[i].mlp(x)
             assert.close(wanted, got, 0.02 * wanted:abs():max():item())
@@ -457,7 +457,7 @@ describe("nn.functional.packed_linear", function()
          end
          local blocks = at[1] > 34 and 3 or 24
          local bytes = draw(256, {19, blocks, at[1]})
-         for i = 2, #at do -- float16 numbers from 0.125 to 0.25 with both signs
+         for i = 2, #at do -- these bytes make float16 numbers from 0.125 to 0.25 with both signs
             bytes[{{}, {}, at[i] + 1}] = draw(2, {19, blocks}) * 128 + 48 + draw(4, {19, blocks})
          end
          local weight = bytes:to("uint8"):flatten(2)

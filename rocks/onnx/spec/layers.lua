@@ -240,7 +240,7 @@ case("arithmetic", function()
    end
 end, x2)
 
--- tests options that may be one number for all dimensions, given as a number and as a list
+-- This case passes options that may be one number for all dimensions, first as a number and then as a list.
 case("one_number", function()
    local F = nn.functional
    local w2, w3 = torch.randn(3, 4, 2, 2), torch.randn(4, 3, 2, 2)

@@ -26,7 +26,7 @@ local function tensor_type(dtype, ...)
    return {tensor_type = {elem_type = dtype, shape = {dim = dims}}}
 end
 
--- Returns a model with one node whose input is x, float32 of shape {n, 2}.
+-- Returns a model with one node. The model's input x is float32 of shape {n, 2}.
 local function model(node, more)
    local graph = {
       node = {node}, input = {{name = "x", type = tensor_type(1, "n", 2)}}, output = {{name = "y"}},

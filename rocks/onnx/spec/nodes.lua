@@ -16,7 +16,8 @@ local wire = require "tlua.onnx.wire"
 
 local M = {}
 
--- Returns the name of the message that a value's file contains, and the dtype of the value or of its elements.
+-- Reads the type of a value. Returns the name of the message that the value's file contains, and the dtype of the value
+-- or of its elements.
 local function kind_of(info)
    local proto = info.type or {}
    if proto.optional_type then
@@ -143,7 +144,8 @@ if arg and arg[0] and arg[0]:find "nodes%.lua$" then
    local folder, names = arg[1], {}
    for i = 2, #arg do names[#names + 1] = arg[i] end
    if #names == 0 then
-      local entries = assert(torch.io.folder(folder)) -- each entry is "d" (for a folder), its name, and a zero byte
+      -- Each entry of the folder is "d" if it is a folder, followed by its name and a zero byte.
+      local entries = assert(torch.io.folder(folder))
       for name in torch.io.text(entries, 1, entries:numel()):gmatch "d([^%z]+)" do
          if exists(("%s/%s/model.onnx"):format(folder, name)) then names[#names + 1] = name end
       end
