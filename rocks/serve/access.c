@@ -9,8 +9,8 @@
 
 #include "server.h"
 
-/* Compares two texts. The time depends only on their lengths, so it tells an attacker nothing about
-** the characters of a token. */
+/* Compares two texts. The time depends only on their lengths, so it tells an attacker nothing
+** about the characters of a token. An attacker may learn a token's length. */
 static bool equal_secret(const char *a, const char *b) {
   size_t n = strlen(a);
   if (n != strlen(b)) return false;

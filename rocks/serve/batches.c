@@ -49,9 +49,9 @@ static int batch_split(lua_State *L) {
   return 1;
 }
 
-/* batch:same(head, size) counts the requests at the beginning of the batch whose body has `size`
-** bytes, begins with the JSON `head`, has a header that gives the length of `head`, and is not
-** compressed. */
+/* batch:same(head, size) returns how many requests at the beginning of the batch, one after
+** another, fulfil four conditions: the body has `size` bytes and begins with the JSON `head`, a
+** header gives the length of `head`, and the body is not compressed. */
 static int batch_same(lua_State *L) {
   const Batch *b = check_batch(L);
   size_t length;
@@ -82,8 +82,8 @@ static int batch_age(lua_State *L) {
   return 1;
 }
 
-/* batch:join(n, first, size) cuts `size` bytes from the body of each of the first n requests,
-** beginning at position `first` (counted from 1), and returns the concatenation. */
+/* batch:join(n, first, size) concatenates a part of the bodies of the first n requests: `size`
+** bytes of each body, beginning at position `first` (counted from 1). */
 static int batch_join(lua_State *L) {
   const Batch *b = check_batch(L);
   int n = check_count(L, b, 2);
@@ -105,8 +105,9 @@ static int batch_join(lua_State *L) {
   return 1;
 }
 
-/* Returns an answer whose body is `head`, followed by the i-th block of each text. The table at
-** index 4 has the texts, and after each text the size of its blocks. */
+/* Returns an answer whose body is `head`, followed by the i-th block of each text. Blocks of a
+** text have equal size. In the table at index 4, each text is followed by the size of its
+** blocks. `size` is the size of the whole body. */
 static Response *rows_response(lua_State *L, int i, const char *head, size_t length, size_t size,
                                int ntexts) {
   char *body = malloc(size), *out = body, digits[24];
@@ -164,7 +165,8 @@ static int batch_reply(lua_State *L) {
   return 1;
 }
 
-/* Answers the requests that an error in Lua has left in the batch, with status 500. */
+/* Answers the requests that are still in the batch with status 500. They are left if an error in
+** Lua has interrupted the thread. */
 static int batch_gc(lua_State *L) {
   Batch *b = check_batch(L);
   while (b->n > 0) drop_request(b->requests[--b->n]);

@@ -25,7 +25,8 @@ void push_request(lua_State *L, Request *r);
 ** 500. */
 void drop_request(Request *r);
 
-/* Returns the value of a request's header or of a parameter in its URL; NULL if there is none. */
+/* Returns the value of the request's header `name` or, if there is none, of the parameter `name`
+** in its URL. Returns NULL if neither exists. */
 const char *request_value(const Request *r, const char *name);
 
 /* Pushes an object for a batch of n requests, and takes ownership of the requests. */

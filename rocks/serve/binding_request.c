@@ -22,7 +22,7 @@ void push_request(lua_State *L, Request *r) {
 
 void drop_request(Request *r) {
   static const char text[] = "{\"error\":\"the request was dropped\"}";
-  /* the request was dropped by an error in Lua, and its client must not wait */
+  /* an error in Lua has dropped the request, and its client must not wait for an answer */
   if (!r->answered && !r->waiting)
     answer(r, 500, text_response("application/json", text, sizeof text - 1), sizeof text - 1);
   if (r->streams) (void)feed(r, "", 0, true);
@@ -61,8 +61,8 @@ static int request_peer(lua_State *L) {
   return 1;
 }
 
-/* request:header(name) returns the value of a header or of a parameter in the URL; nil if there is
-** none. */
+/* request:header(name) returns the value of a header or of a parameter in the URL. It returns
+** nil if there is neither. */
 static int request_header(lua_State *L) {
   const Request *r = check_request(L);
   lua_pushstring(L, request_value(r, luaL_checkstring(L, 2)));
@@ -81,8 +81,8 @@ static int request_age(lua_State *L) {
   return 1;
 }
 
-/* request:gone() returns whether no answer is needed, because the client has left or has its
-** answer. */
+/* request:gone() returns whether nothing more must be sent: the client has left or already has
+** its whole answer. */
 static int request_gone(lua_State *L) {
   const Request *r = check_request(L);
   lua_pushboolean(L, r->gone || (r->answered && !r->streams));

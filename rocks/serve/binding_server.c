@@ -19,9 +19,10 @@ static Server *check_server(lua_State *L) {
   return s;
 }
 
-/* The userdata of a server. The userdata that started the server stops it when it is collected. */
+/* The userdata of a server. Several userdata may refer to one server. The userdata that has
+** started the server is its owner: it stops the server when it is collected. */
 typedef struct ServerBox {
-  Server *server; /* must be first: functions read the userdata as a Server ** */
+  Server *server; /* must be first, because functions read the userdata as a Server ** */
   bool owner;
 } ServerBox;
 
@@ -166,7 +167,7 @@ int http_start(lua_State *L) {
   return 1;
 }
 
-/* attach(id) returns the server with the number `id`; nil if the server has ended. */
+/* attach(id) returns the server with the number `id`. It returns nil if the server has ended. */
 int http_attach(lua_State *L) {
   lua_Integer id = luaL_checkinteger(L, 1);
   Server **box = push_server(L);
@@ -193,7 +194,8 @@ static int server_queue(lua_State *L) {
   int64_t timeout = (int64_t)(luaL_optnumber(L, 4, 0) * 1e9);
   pthread_mutex_lock(&s->lock);
   int number = -1;
-  for (int i = 1; i < s->nqueues && number < 0; i++) /* reuses a queue that was freed */
+  /* an element whose queue was freed is reused */
+  for (int i = 1; i < s->nqueues && number < 0; i++)
     if (s->queues[i]->closed && s->queues[i]->name == NULL) {
       Queue *q = s->queues[i];
       q->name = strdup(name);
@@ -222,8 +224,8 @@ static int server_close_queue(lua_State *L) {
   return 0;
 }
 
-/* server:free_queue(queue) lets server:queue reuse a closed queue. No thread may take from it any
-** more. */
+/* server:free_queue(queue) frees a closed queue, whose number server:queue may then give to a
+** new queue. No thread may take requests from it any more. */
 static int server_free_queue(lua_State *L) {
   Server *s = check_server(L);
   Queue *q = check_queue(L, s, 2);

@@ -1,6 +1,6 @@
 /*
-** connections.c - reads requests. Some are answered at once; for the others the connection is
-** suspended and the request is put into a queue.
+** connections.c - reads requests. Some requests are answered at once. For all others, the
+** connection is suspended and the request is put into a queue.
 */
 #include "connections.h"
 
@@ -29,8 +29,9 @@ static int dispatch(Server *s, Request *r, const char *method) {
     pthread_rwlock_unlock(&s->routes_lock);
     return ok;
   }
-  /* Other threads cannot change the routes until the request is in the queue; otherwise the request
-  ** might get into the queue of a route that has just been removed. */
+  /* The lock is held until the request is in the queue, so that no other thread changes the
+  ** routes meanwhile. Otherwise the request might get into the queue of a route that has just
+  ** been removed. */
   mhd.suspend_connection(r->connection);
   int status = enqueue(s, r, route ? route->queue : 0, true);
   pthread_rwlock_unlock(&s->routes_lock);
@@ -72,7 +73,7 @@ int on_request(void *cls, Connection *c, const char *url, const char *method, co
   if (r == NULL) return begin_request(s, c, url, method, request);
   if (*size > 0) { /* a part of the body has arrived */
     atomic_fetch_add(&s->bytes_in, (int64_t)*size);
-    /* ends a chunked body that is far too long */
+    /* a chunked body that is far too long ends the connection */
     if (r->size + *size > 2 * s->body_most) return MHD_NO;
     if (!reserve(&r->body, &r->capacity, r->size, *size)) return MHD_NO;
     if (r->size <= s->body_most) memcpy(r->body + r->size, data, *size);
@@ -108,7 +109,7 @@ void on_completed(void *cls, Connection *c, void **request, int why) {
   pthread_mutex_lock(&s->lock);
   r->connection = NULL;
   Response *unsent =
-      /* breaks a cycle: a stream's response and its request refer to each other, so that neither
+      /* this ends a cycle: a stream's response and its request refer to each other, and neither
       ** would be freed */
       r->response;
   r->response = NULL;

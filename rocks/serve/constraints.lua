@@ -7,14 +7,16 @@ local errors = require "tlua.serve.errors"
 
 local M = {}
 
--- The number of recent grammars that are cached, each with the tokens that it allows.
+-- The number of grammars that are cached: those used last, each with the sets of tokens that it
+-- allows.
 local kept <const> = 16
 
 local function is_object(value)
    return type(value) == "table" and value ~= json.null and not json.is_array(value)
 end
 
--- Returns the schema in a response_format; nil if the format allows any text.
+-- Returns the JSON schema in a request's response_format. Returns nil if the format allows any
+-- text.
 local function schema_of(format, refuse)
    if format == nil or format == json.null then return nil end
    local name <const> = "response_format"

@@ -101,7 +101,8 @@ local function server_metadata()
       "binary_tensor_data"}}
 end
 
--- Returns the JSON object in a request's body; nil and a message if the body is not one.
+-- Returns the JSON object in a request's body. If the body is no JSON object, returns nil and a
+-- message.
 local function object_in(body)
    local value, message = json.decode(body)
    if type(value) ~= "table" or value == json.null or json.is_array(value) then
@@ -148,7 +149,7 @@ local function about_model(control, request, method, name, number, what)
       return refuse(request, 400, "the version of model %s: expected a number, got %q", name,
          number)
    end
-   -- a number that is not an integer in Lua matches no version, like -1
+   -- A number that is no integer in Lua becomes -1, which matches no version.
    local version = control.models:find(name, number and (math.tointeger(tonumber(number)) or -1))
    if what == "infer" then
       if method ~= "POST" then
@@ -157,7 +158,8 @@ local function about_model(control, request, method, name, number, what)
       if version and version.kind == "language" then
          return refuse(request, 400, "model %s is a language model: ask at /v1/completions", name)
       end
-      if version then -- the route was missing when the request arrived, and was added since
+      -- The route did not exist when the request arrived, but has been added since then.
+      if version then
          local ok, status = request:forward(version.queue)
          if not ok then refuse(request, status, "the queue of model %s is full", name) end
          return
@@ -317,7 +319,7 @@ local function handle(control, request)
    return refuse(request, 404, "there is nothing at %s", path)
 end
 
--- Sets the answer of /v2/health/ready.
+-- Sets whether /v2/health/ready answers that the server is ready.
 local function set_ready(control, ready)
    if control.ready == ready then return end
    control.ready = ready

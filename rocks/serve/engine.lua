@@ -70,7 +70,8 @@ function Engine:start(ids, options, on_token)
       end})
 end
 
---- Computes the next token of each text. An error ends all texts that are being computed.
+--- Computes the next token of each text. If the computation fails, all texts that are being
+--- computed end with an error.
 function Engine:step()
    local scheduler = self.scheduler
    local ok, problem = pcall(scheduler.step, scheduler)
@@ -82,7 +83,7 @@ end
 ---@param entry table
 function Engine:cancel(entry) self.scheduler:finish(entry, "cancelled") end
 
--- The number of positions whose logits are computed together.
+-- Log probabilities of a text are computed for this many positions together.
 local block <const> = 64
 
 -- Appends to `list` the log probabilities of the tokens from first + 1 to last + 1.
@@ -146,7 +147,8 @@ end
 
 -- GGUF ------------------------------------------------------------------------------------------
 
--- Replaces bytes that are not valid UTF-8, such as those of an incomplete character, by U+FFFD.
+-- Replaces bytes that are not valid UTF-8 by U+FFFD. Such bytes occur in an incomplete character,
+-- for example.
 local function clean(text)
    local length, wrong = utf8.len(text)
    while not length do
@@ -172,7 +174,8 @@ function Packed:apply_chat_template(messages, options)
    return {input_ids = inner:encode(text, {special = true, add_bos = adds})}
 end
 
--- Returns the draft model, which proposes tokens; "prompt_lookup"; or nil for neither.
+-- Returns the draft for speculative decoding: the model that proposes tokens, or "prompt_lookup".
+-- Returns nil if the options name no draft.
 local function draft_model_of(path, options, llm)
    local draft = options.draft_model
    if not draft or draft == "prompt_lookup" then return draft or nil end

@@ -1,4 +1,4 @@
--- errors.lua - makes texts for error messages that clients get.
+-- errors.lua - makes texts that are safe in the error messages that clients get.
 
 local json = require "tlua.utils.json"
 
@@ -15,7 +15,7 @@ function M.text(text)
    return utf8.len(text) and text or (text:gsub("[\128-\255]", "?"))
 end
 
---- Describes a JSON value, for a message which says that another value was expected.
+--- Returns a short description of a JSON value, for messages such as "expected a list, got a text".
 ---@param value any
 ---@return string
 function M.kind(value)
@@ -28,7 +28,8 @@ function M.kind(value)
    return tostring(value)
 end
 
---- Describes a value that should have been an object with the given field, for a message.
+--- Describes a value for a message, which says that an object with the given field was expected.
+--- For an object, its field is described; any other value is described itself.
 ---@param value any
 ---@param field string
 ---@return string

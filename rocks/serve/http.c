@@ -16,7 +16,8 @@ enum { CAUGHT = sizeof caught / sizeof *caught };
 static struct sigaction before[CAUGHT];
 static bool catches;
 
-/* catch() installs handlers for SIGTERM, SIGINT and SIGHUP, so that signalled() reports them. */
+/* catch() installs handlers for SIGTERM, SIGINT and SIGHUP. After that, signalled() reports
+** these signals, and they no longer end the process. */
 static int http_catch(lua_State *L) {
   struct sigaction action;
   memset(&action, 0, sizeof action);
@@ -37,7 +38,8 @@ static int http_release(lua_State *L) {
   return 0;
 }
 
-/* signalled() returns the signal that has arrived since its last call: "stop", "reload" or nil. */
+/* signalled() returns "stop" or "reload" if such a signal has arrived since the last call of
+** signalled(), and otherwise nil. */
 static int http_signalled(lua_State *L) {
   int number = arrived_signal;
   arrived_signal = 0;
@@ -48,8 +50,8 @@ static int http_signalled(lua_State *L) {
   return 1;
 }
 
-/* library() returns libmicrohttpd's name and version; nil and a message if the library is
-** missing. */
+/* library() returns libmicrohttpd's name and version. If the library is missing, it returns nil
+** and a message. */
 static int http_library(lua_State *L) {
   const char *message = load_library();
   if (message) return fail(L, NULL, message, NULL);

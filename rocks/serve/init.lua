@@ -17,8 +17,8 @@ local function is_program(value)
    return torch.type(value) == "export.Program"
 end
 
--- Saves programs in a temporary folder, laid out as a folder of models. Returns the folder and a
--- function that removes it.
+-- Saves programs in a temporary folder with the layout of a folder of models. Returns the folder
+-- and a function that removes the folder.
 local function save_programs(title, programs)
    for name in pairs(programs) do
       if type(name) ~= "string" or not name:find "^[%w_][%w._-]*$" then
@@ -91,7 +91,7 @@ function Server:stop()
    self.remove()
 end
 Server.__close = Server.stop
-Server.__gc = Server.stop -- a server that is collected ends and removes its copies of programs
+Server.__gc = Server.stop -- a server that is collected stops and removes its copies of programs
 
 function Server:__tostring()
    return ("serve.Server(port %d%s)"):format(self.port, self.pool and "" or ", stopped")
@@ -107,7 +107,8 @@ function M.available(...)
    return http ~= nil, message
 end
 
--- Returns a server's settings, a function that removes its copies of programs, and the C module.
+-- Returns three results: a server's settings, a function that removes the server's copies of
+-- programs, and the C module.
 local function prepare(title, models, options)
    if options ~= nil and type(options) ~= "table" then
       args.refuse(title, "options", "a table", options)

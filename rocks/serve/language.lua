@@ -107,8 +107,9 @@ local function check_unoffered(body)
    end
 end
 
--- Returns how many of the most probable tokens the answer lists for each token; nil if it has no
--- log probabilities. The field `logprobs` is a boolean in chats, and this number in completions.
+-- Returns how many of the most probable tokens the answer must list at each position. Returns nil
+-- if the client wants no log probabilities. In a chat, the field `logprobs` is a boolean, and
+-- another field has the number. In a completion, `logprobs` is the number.
 local function take_logprobs(body, is_chat)
    local most <const> = 20
    if not is_chat then
@@ -122,7 +123,7 @@ end
 -- Reads the options for generation from a request's body.
 local function read_options(self, body, default_most)
    check_unoffered(body)
-   -- a completion may ask for 0 tokens, to get the log probabilities of its prompt
+   -- A completion may ask for 0 tokens, to get the log probabilities of its prompt.
    local most = take_integer(body, "max_completion_tokens", nil, 1, 1 << 20)
       or take_integer(body, "max_tokens", default_most, body.messages == nil and 0 or 1, 1 << 20)
    local stream = take_flag(body, "stream")
@@ -159,7 +160,7 @@ local function content_text(content, where)
    return table.concat(pieces)
 end
 
--- Returns the tools for the chat template, or nil.
+-- Returns the tools that a request gives to the chat template, or nil if it gives none.
 local function take_tools(body)
    local tools, how = body.tools, body.tool_choice
    if tools ~= nil and tools ~= json.null and not json.is_array(tools) then
@@ -202,8 +203,8 @@ local function chat_prompt(self, body)
    return result.input_ids
 end
 
--- Returns a list of token numbers that count from 1. `value` is a text, or a list of tokens from
--- the client, which count from 0.
+-- Returns a list of tokens, which count from 1. `value` comes from the client: a text, or a list of
+-- tokens, which count from 0.
 local function tokens_of(self, value, where)
    local tokenizer = self.engine.tokenizer
    if type(value) == "string" then
@@ -258,8 +259,9 @@ end
 
 -- Generating --------------------------------------------------------------------------------------
 
--- Returns the part of `after` that follows the beginning it shares with `before`. The text `before`
--- may end with U+FFFD for a character whose first bytes it has and which is complete in `after`.
+-- Returns the new part of a growing text: the part of `after` that follows the common beginning of
+-- `before` and `after`. If `before` ends with U+FFFD in place of an incomplete character which is
+-- complete in `after`, the new part begins with this character.
 local function grown(before, after)
    local n = 0
    while n < #before and before:byte(n + 1) == after:byte(n + 1) do n = n + 1 end
@@ -276,7 +278,8 @@ local function new_text(tokenizer, prompt, stops)
    for _, stop in ipairs(stops) do longest = math.max(longest, #stop) end
    local self = {}
 
-   -- Adds a token. Returns the text that has become final, and whether a stop text has ended it.
+   -- Adds a token. Returns the text that no later token can change any more, and whether a stop
+   -- text has ended the answer.
    function self.add(token)
       ids[#ids + 1] = token
       local before = tokenizer:decode {table.unpack(ids, first, read - 1)}
@@ -293,7 +296,7 @@ local function new_text(tokenizer, prompt, stops)
       end
       if stop_at then text = text:sub(1, stop_at - 1) end
       local ready = stop_at and #text or math.max(given, #text - math.max(0, longest - 1))
-      -- moves back to the first byte of a character
+      -- This loop moves `ready` back to the first byte of a character.
       while ready < #text and ready > given and (text:byte(ready + 1) & 0xC0) == 0x80 do
          ready = ready - 1
       end
@@ -306,7 +309,8 @@ local function new_text(tokenizer, prompt, stops)
    function self.bytes() return #text end
    function self.characters() return utf8.len(text) end
 
-   -- Returns the rest of the text after the last token, even if it ends within a character.
+   -- Returns the rest of the text after the last token. If it ends within a character, this
+   -- character is not held back any more.
    function self.rest(stopped)
       if not stopped and read <= #ids then
          local before = tokenizer:decode {table.unpack(ids, first, read - 1)}
@@ -355,8 +359,9 @@ local function choice(part, index, reason, described)
    return part
 end
 
--- Returns an object that collects descriptions (log probabilities) of tokens until they are sent to
--- the client. If the answer repeats its prompt, the prompt's tokens come first.
+-- Returns an object that collects the descriptions of tokens, with their log probabilities, until
+-- they are sent to the client. If the answer repeats its prompt, the descriptions of the prompt's
+-- tokens come first.
 local function new_description(self, job, options, text, echo)
    local list, own = table.move(echo.described, 1, #echo.described, 1, {}), {}
 
@@ -373,8 +378,8 @@ local function new_description(self, job, options, text, echo)
       while #list > 0 and list[#list].first >= text.bytes() do list[#list] = nil end
    end
 
-   -- Returns the collected descriptions and forgets them. Without any, returns nil unless `always`
-   -- is true.
+   -- Returns the collected descriptions and removes them from the collection. If there are none,
+   -- returns nil, or an empty result if `always` is true.
    function own.take(always)
       if not options.logprobs or #list == 0 and not always then return nil end
       local all = list
@@ -399,15 +404,17 @@ local function echo_of(self, prompt, count)
    for i, token in ipairs(prompt) do
       local entry = logprobs.describe(engine, token, text.characters(),
          table.unpack(found[i] or {}))
-      entry.first = -1 -- drop_stop never drops this token, since it belongs to the prompt
+      -- This position is smaller than the positions of all tokens of the answer, so drop_stop never
+      -- drops a token of the prompt.
+      entry.first = -1
       echo.described[i] = entry
       text.add(token)
    end
    return echo
 end
 
--- Begins to generate one text. Returns the text with its index, the engine's entry, and the
--- function `finish`. This function sends or returns the rest of the text, and returns the
+-- Begins to generate one text. Returns a table with the index of the text, the engine's entry, and
+-- the function `finish`. This function sends or returns the rest of the text, and returns the
 -- descriptions of the tokens that were not sent.
 local function start(self, job, p, options, index, send)
    local prompt, echo = job.prompts[p], job.echo and job.echo[p] or no_echo
@@ -439,7 +446,8 @@ local function start(self, job, p, options, index, send)
    return own
 end
 
--- Begins to generate the text number `index` of a request; the first has the index 0.
+-- Begins to generate the text number `index` of a request. The request's texts have the indices 0,
+-- 1, 2, ...
 local function start_text(self, job, index, send)
    local options = job.options
    local p, k = index // options.n + 1, index % options.n
@@ -450,8 +458,8 @@ local function start_text(self, job, index, send)
 end
 
 -- Generates all texts of a request. Each text is added to `list` when it begins, and `on_end` is
--- called when it ends. At most the request's share of the batch is generated at once. Returns false
--- if the client has disconnected.
+-- called when it ends. At most the request's share of the batch is generated at the same time.
+-- Returns false if the client has disconnected.
 local function generate_all(self, request, job, list, send, on_end)
    local open, total = {}, #job.prompts * job.options.n
    while #list < total or #open > 0 do

@@ -10,9 +10,9 @@ local function readable(path)
    return file ~= nil
 end
 
--- Returns the C module's path, or nil. In a checkout, the module is beside tlua's library. In an
--- installation, it is in a folder below `lib` that package.cpath may lack; the path of this folder
--- is that of the package with `lib` in place of `share`.
+-- Returns the C module's path, or nil if it is not found. In a checkout, the module is beside
+-- tlua's library. In an installation, the path of its folder is the path of this package with `lib`
+-- in place of `share`. package.cpath may lack this folder.
 local function find()
    local beside = (torch._library_path():match "^(.*)/" or ".") .. "/tlua_serve.so"
    local own = packages.find "tlua.serve.library" or ""
@@ -25,7 +25,7 @@ end
 
 local http, reason
 
---- Returns the C module; nil and a message if the module or libmicrohttpd is missing.
+--- Returns the C module. If the module or libmicrohttpd is missing, returns nil and a message.
 ---@return table? http
 ---@return string? message
 function M.open()

@@ -6,7 +6,7 @@ local decoders = require "tlua.text.tokenizer.decoders"
 
 local M = {}
 
--- The number in place of minus infinity, which JSON lacks. OpenAI's server uses the same number.
+-- JSON has no minus infinity. This number takes its place, as in OpenAI's server.
 local least <const> = -9999.0
 
 --- Describes a token of an answer or of a prompt.

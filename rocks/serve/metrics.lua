@@ -59,7 +59,8 @@ end
 ---@param models {name: string, version: integer, counts: integer[], waiting: integer}[]
 ---@return string
 function M.text(stats, models)
-   -- collects the lines of each metric, because the format wants them together
+   -- The lines of each metric are collected first, because in Prometheus' format they must follow
+   -- one another.
    local families, order = {}, {}
    local current
    local function head(name, kind, help)

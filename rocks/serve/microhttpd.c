@@ -9,7 +9,7 @@
 struct Microhttpd mhd;
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 
-/* Opens libmicrohttpd on first use. Returns NULL, or a message on failure. */
+/* Opens libmicrohttpd on first use. Returns NULL on success, and a message on failure. */
 const char *load_library(void) {
   static const char *const names[] = {"libmicrohttpd.so.12", "libmicrohttpd.so",
                                       "libmicrohttpd.12.dylib", "libmicrohttpd.dylib", NULL};

@@ -81,7 +81,7 @@ extern struct Microhttpd {
   MHD_FUNCTIONS(DECLARE)
 } mhd;
 
-/* Opens libmicrohttpd on first use. Returns NULL, or a message on failure. */
+/* Opens libmicrohttpd on first use. Returns NULL on success, and a message on failure. */
 const char *load_library(void);
 #pragma GCC visibility pop
 

@@ -29,8 +29,8 @@ local function path_of(name, number)
    return ("/v2/models/%s%s/infer"):format(name, number and "/versions/" .. number or "")
 end
 
---- Returns a model's ready version with the given number; without a number, the highest ready
---- version.
+--- Returns the ready version of a model that has the given number. Without a number, returns the
+--- ready version with the highest number. Returns nil if there is none.
 ---@param name string
 ---@param number? integer
 ---@return table? version
@@ -63,7 +63,7 @@ end
 -- Programs are mapped into memory. Overwriting a served file would therefore change its answers or
 -- crash the process, so files of up to this many bytes are copied before they are mapped.
 local copy_most <const> = 1 << 30
--- the most seconds between two attempts to load a version that fails
+-- A version that fails to load is tried again after at most this many seconds.
 local longest_pause <const> = 60
 
 local function drop_copy(version)
@@ -71,8 +71,8 @@ local function drop_copy(version)
    version.copy = nil
 end
 
--- Starts to load a version. `before` is an earlier version with the same number that could not be
--- loaded, or nil.
+-- Starts to load a version. If an earlier attempt to load the same version has failed, `before` is
+-- this attempt; otherwise it is nil.
 local function start(self, model, found, before)
    local options = model.options
    local version = {
@@ -146,9 +146,10 @@ local function retire_others(self, model, wanted)
 end
 
 -- Routes requests to a version that has been loaded, and retires the versions that it replaces.
+-- `about` is the description of the model.
 local function make_ready(self, version, about)
    version.state, version.about, version.reason = "READY", about, nil
-   drop_copy(version) -- the copy's pages stay mapped after its file is removed
+   drop_copy(version) -- the file may be removed, since its pages stay mapped
    for i = 0, version.options.instances - 1 do version.pool:send(i, 2, "serve") end
    local model = self.by_name[version.name]
    local old = version.replaces
@@ -156,7 +157,8 @@ local function make_ready(self, version, about)
    model.versions[version.number] = version
    set_routes(self, version.name)
    if old then retire(self, old) end
-   -- retiring the old version has removed the route, which has the same path as the new version's
+   -- The old version had the same path. Retiring it has removed the route, so the route is set
+   -- again.
    set_routes(self, version.name)
    retire_others(self, model, model.wanted)
    log(self, "model %s version %d is ready after %.3f s", version.name, version.number,
@@ -172,7 +174,7 @@ local function listen(self, version)
       if not ok then
          if version.state == "LOADING" then
             fail(self, version, result)
-         else -- the thread's job has ended with an error, so it is started again
+         else -- the job of this thread has ended with an error, so it is started again
             log(self, "model %s version %d: a thread has failed: %s", version.name, version.number,
                result)
             version.pool:send(worker, 2, "serve")
@@ -227,7 +229,8 @@ local function update(self, name, found)
       end
       loading = loading or old.state ~= "READY"
    end
-   -- while a version is loading, make_ready retires the older versions later
+   -- If a version is loading, the older versions are not retired here, but by make_ready when the
+   -- version is ready.
    if not loading then
       local before = next(model.versions)
       retire_others(self, model, model.wanted)
@@ -277,7 +280,7 @@ function Models:load(name, request)
       if not (old and old.state == "LOADING") then
          local new = start(self, model, version)
          if old and old.state == "READY" then
-            new.replaces = old -- the old version answers requests until the new one is ready
+            new.replaces = old -- the old version answers requests until the new version is ready
             old.successor = new
          else
             model.versions[version.number] = new

@@ -32,12 +32,12 @@ static const uint64_t largest[] = {1,          INT8_MAX,  INT16_MAX,  INT32_MAX,
                                    INT64_MAX,  UINT8_MAX, UINT16_MAX, UINT32_MAX,
                                    UINT64_MAX, 0,         0};
 
-/* Writes the low `width` bytes of a number as the protocol has them, the lowest first. */
+/* Writes the low `width` bytes of a number in the protocol's byte order, which is little-endian. */
 static void put_bits(char *out, uint64_t bits, size_t width) {
   for (size_t i = 0; i < width; i++) out[i] = (char)(bits >> 8 * i);
 }
 
-/* Reads a number of `width` bytes, the lowest first. */
+/* Reads a little-endian number of `width` bytes. */
 static uint64_t get_bits(const char *bytes, size_t width) {
   uint64_t bits = 0;
   for (size_t i = 0; i < width; i++) bits |= (uint64_t)(unsigned char)bytes[i] << 8 * i;
@@ -104,7 +104,7 @@ static const char *read_real(const char *p, double *out) {
     exponent += minus ? -e : e;
   }
   if (count <= 18 && digits <= (UINT64_C(1) << 53) && exponent >= -22 && exponent <= 22) {
-    /* one operation on two exact operands rounds once, so the value is correctly rounded */
+    /* both operands are exact, so the value is rounded only once, which is correct */
     double value =
         exponent < 0 ? (double)digits / powers[-exponent] : (double)digits * powers[exponent];
     *out = negative ? -value : value;
@@ -142,9 +142,10 @@ static const char *read_integer(const char *p, Kind kind, uint64_t *out) {
   return p;
 }
 
-/* numbers(text, position, datatype) reads the JSON array, nested or not, that begins at `position`.
-** Returns the numbers as bytes of the datatype, the position after the array, and the count; nil
-** and the position of the error if the text is not such an array. */
+/* numbers(text, position, datatype) reads the JSON array, nested or not, that begins at
+** `position`. It returns the numbers as bytes of the datatype, the position after the array, and
+** the count of the numbers. If the text is no such array, it returns nil and the position of the
+** error. */
 static int numbers_read(lua_State *L) {
   size_t size;
   const char *text = luaL_checklstring(L, 1, &size);
@@ -202,8 +203,8 @@ wrong:
   return 2;
 }
 
-/* skip(text, position) returns the position after the JSON array that begins at `position`; nil if
-** the array has no end. It does not check the contents of the array. */
+/* skip(text, position) returns the position after the JSON array that begins at `position`. It
+** does not check the contents of the array. It returns nil if the array has no end. */
 static int numbers_skip(lua_State *L) {
   size_t size;
   const char *text = luaL_checklstring(L, 1, &size);
@@ -269,8 +270,8 @@ static int write_real(char *out, double value, bool narrow) {
   return n;
 }
 
-/* list(bytes, datatype) returns the numbers as a JSON array; nil if one of them is NaN or
-** infinite. */
+/* list(bytes, datatype) returns the numbers as a JSON array. It returns nil if one of the
+** numbers is NaN or infinite. */
 static int numbers_write(lua_State *L) {
   size_t size;
   const char *bytes = luaL_checklstring(L, 1, &size);
@@ -326,8 +327,8 @@ static int numbers_base64(lua_State *L) {
   return 1;
 }
 
-/* bytes(address, n, width) returns n elements of `width` bytes from a tensor's memory, as the
-** protocol has them. The caller must keep the tensor alive. */
+/* bytes(address, n, width) returns n elements of `width` bytes from a tensor's memory as a
+** little-endian string. The caller must keep the tensor alive. */
 static int numbers_bytes(lua_State *L) {
   const char *address = (const char *)(intptr_t)luaL_checkinteger(L, 1);
   lua_Integer n = luaL_checkinteger(L, 2), width = luaL_checkinteger(L, 3);

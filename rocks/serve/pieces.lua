@@ -19,7 +19,7 @@ local function has(decoder, type_name)
    return false
 end
 
---- Returns the bytes of a token, which are "" for a special token.
+--- Returns the bytes that a token adds to a text. A special token adds none.
 ---@param id integer
 ---@return string
 function Pieces:piece(id)

@@ -16,7 +16,8 @@ M.Program = Program
 
 -- Names -----------------------------------------------------------------------------------------
 
--- Appends the names of the tensors in a structure of export.Program to `list`, each after `prefix`.
+-- Appends the names of the tensors in a structure of export.Program to `list`. Each name begins
+-- with `prefix`.
 local function add_names(structure, prefix, list)
    for _, entry in ipairs(structure) do
       local name = prefix .. tostring(entry[1])
@@ -25,8 +26,9 @@ local function add_names(structure, prefix, list)
    return list
 end
 
--- Returns names for the program's n outputs: the given names; or the keys of the table that the
--- model returns; or `output` for a single output, and output_1, output_2, ... for several.
+-- Returns names for the program's n outputs. These are the given names if there are any, or the
+-- keys of the table that the model returns. Otherwise a single output is called `output`, and
+-- several are called output_1, output_2 and so on.
 local function output_names(structure, n, given)
    if given then
       if #given ~= n then
@@ -46,7 +48,8 @@ end
 
 -- Trial runs --------------------------------------------------------------------------------------
 
--- Makes random inputs; `sizes` has a size for each symbol in the shapes of the inputs.
+-- Makes random inputs. The shapes of the inputs have symbols for sizes that vary, and `sizes` maps
+-- each symbol to a size.
 local function example(self, sizes)
    local list = {}
    for i, input in ipairs(self.inputs) do
@@ -59,7 +62,7 @@ local function example(self, sizes)
       elseif input.dtype == "bool" then
          list[i] = torch.ones(shape, {dtype = "bool"})
       else
-         -- indices are all 1, which is a valid index
+         -- Integer inputs are all 1, because they may be indices, and 1 is a valid index.
          list[i] = torch.ones(shape, {dtype = "int64"}):to(input.dtype)
       end
    end
@@ -71,9 +74,9 @@ local function try(self, inputs)
    return ok and outputs or nil, outputs
 end
 
--- Finds sizes of the symbols with which a trial run succeeds. Tries small sizes first, and then
--- those with which the program was exported. Returns the sizes and the outputs of the run, or nil
--- and the first error.
+-- Finds sizes for the symbols with which a trial run succeeds. First it tries small sizes, and then
+-- the sizes with which the program was exported. Returns the sizes and the outputs of the run. If
+-- no run succeeds, returns nil and the first error.
 local function find_sizes(self)
    local exported, message = {}, nil
    for _, symbol in ipairs(json.decode(self.graph:describe()).symbols) do
@@ -92,8 +95,10 @@ local function find_sizes(self)
    return nil, message
 end
 
--- Finds the dimensions of the outputs that depend on a symbol's size. all[symbol][i][dim] is "same"
--- if this dimension of output i equals the symbol's size, and "other" if it changes in another way.
+-- Finds the dimensions of the outputs that depend on a symbol's size, by running the program with
+-- other sizes. In the result, all[symbol][i][dim] is "same" if this dimension of output i equals
+-- the symbol's size. It is "other" if the dimension changes in another way, and nil if it does not
+-- change.
 local function follow_sizes(self, sizes, outputs)
    local all = {}
    for _, symbol in ipairs(self.symbols) do
@@ -151,8 +156,8 @@ local function is_independent(self, symbol, sizes)
    return true
 end
 
--- Returns the symbol that is the first dimension of all inputs, if its size is the number of
--- independent examples; otherwise nil.
+-- Returns the symbol for the number of examples. It is the first dimension of all inputs, and the
+-- examples must be independent. Returns nil if there is no such symbol.
 local function find_batch(self, sizes, followed)
    local symbol = self.inputs[1] and self.inputs[1].declared[1]
    if type(symbol) ~= "string" then return nil end
@@ -289,7 +294,7 @@ function Program.tensor(bytes, shape, dtype)
    return assert(torch.io.bytes_as(torch.io.bytes(bytes), 1, shape, dtype))
 end
 
---- Returns the bytes of a tensor; `width` is the size of an element in bytes.
+--- Returns the bytes of a tensor's elements. `width` is the size of an element in bytes.
 function Program:bytes_of(tensor, width)
    local values = tensor:cpu():contiguous()
    return self.http.bytes(values:data_ptr(), values:numel(), width)
@@ -317,13 +322,13 @@ local function fail(request, problem)
    if type(problem) == "table" and problem.status then
       status, message = problem.status, problem.message
    elseif not message:find "memory" then
-      status = 400 -- the input has caused the error, for example by an index out of range
+      status = 400 -- the input has caused this error, for example by an index out of range
    end
    return request:reply(status, "application/json", json.encode {error = errors.text(message)})
 end
 
--- Adds n to a counter of this call of `answer`. At its end, `answer` adds its counters to those
--- that all threads share.
+-- Adds n to a counter in `counts`, which belongs to one call of `answer`. At its end, `answer` adds
+-- these counters to the counters that all threads share.
 local function add(counts, name, n)
    local key = counters[name] or name
    counts[key] = (counts[key] or 0) + n
@@ -338,7 +343,7 @@ end
 
 local function finish(self, counts, job, results, first)
    local mine = results
-   if first then -- takes the rows of this job from the results of several jobs
+   if first then -- this job gets its own rows from the results of the run for several jobs
       local rows = job.plan.rows
       mine = {}
       for i, result in ipairs(results) do
@@ -348,8 +353,9 @@ local function finish(self, counts, job, results, first)
       end
    end
    local ok, problem = pcall(request_of.reply, self.http, self, job.request, job.plan, mine)
-   -- Only programs keep their plan for run_same, which may run them a second time after a failure.
-   -- A model in Lua may return other shapes then, and must not run twice.
+   -- The plan of a program is kept for run_same, which may run the program a second time after a
+   -- failure. The plan of a model in Lua is not kept: the model may return other shapes in a second
+   -- run, and must not run twice for a request.
    if job.plan.kept and job.plan.head and self.graph then self.last = job.plan end
    local age = job.request:age()
    if not ok then
@@ -373,7 +379,7 @@ local function run_alone(self, counts, job)
    add(counts, "failed", 1)
 end
 
--- Answers jobs in one run. Their plans have the same key.
+-- Answers jobs whose plans have the same key, by one run of the program.
 local function run_together(self, counts, jobs, rows)
    if #jobs == 1 then return run_alone(self, counts, jobs[1]) end
    local data, shapes = {}, {}
@@ -385,7 +391,7 @@ local function run_together(self, counts, jobs, rows)
       shapes[i][1] = rows
    end
    local ok, results = pcall(self.run, self, data, shapes)
-   if not ok then -- one of the jobs may have caused the error, so each is run alone
+   if not ok then -- one of the jobs may have caused the error, so each job is now run alone
       for _, job in ipairs(jobs) do run_alone(self, counts, job) end
       return
    end
@@ -438,9 +444,9 @@ local function answer_any(self, counts, batch)
    add(counts, "run_ns", math.floor((torch.io.clock() - read) * 1e9))
 end
 
--- Runs the first n requests of a batch, which all have the plan of the last request before them.
--- Returns the texts and widths for batch:reply; nil if the run fails or the results have new
--- shapes.
+-- Runs the first n requests of a batch. `plan` is the plan of the last request that was answered
+-- before, which has the same JSON. Returns the texts and widths for batch:reply. Returns nil if the
+-- run fails or the results have other shapes than before.
 local function run_same(self, batch, n, plan)
    local data, shapes = {}, {}
    for i, part in ipairs(plan.inputs) do
@@ -459,8 +465,8 @@ local function run_same(self, batch, n, plan)
    return texts
 end
 
--- Answers the first requests of a batch that have the same JSON as the last request before them.
--- Returns whether there were any.
+-- Answers the requests at the beginning of a batch that have the same JSON as the last request
+-- before the batch. Returns whether there were any such requests.
 local function answer_same(self, counts, batch)
    local plan = self.last
    if not plan then return false end

@@ -14,7 +14,7 @@ typedef struct Queue {
   char *name; /* (owned) */
   Request *first, **end;
   int length, limit, takers;
-  int64_t timeout; /* in ns; 0 for no limit */
+  int64_t timeout; /* in ns; 0 means no limit */
   bool closed;
   pthread_cond_t arrived;
   _Atomic int64_t counters[COUNTERS];
@@ -24,8 +24,8 @@ typedef struct Queue {
 /* Adds a queue. Returns its number, or -1 on failure. */
 int add_queue(Server *s, const char *name, int limit, int64_t timeout);
 
-/* Puts a request whose connection is suspended into a queue. Returns 0, or an HTTP status: 503 if
-** the queue is closed, 429 if it is full. */
+/* Puts a request whose connection is suspended into a queue. Returns 0 on success, or else an
+** HTTP status: 503 if the queue is closed, 429 if it is full. */
 int enqueue(Server *s, Request *r, int queue, bool suspends);
 
 /* Waits until the queue has `n` requests or the time is `until`. Returns whether the queue has at

@@ -11,7 +11,7 @@
 
 #include "server.h"
 
-/* a stream is ended if its client leaves more than this many bytes unread */
+/* if a client leaves more than this many bytes unread, its stream ends */
 enum { STREAM_MOST = 4 << 20 };
 
 Response *text_response(const char *type, const char *text, size_t size) {

@@ -1,5 +1,5 @@
 /*
-** replies.h - answers to requests: complete ones, errors, and streams.
+** replies.h - sends answers to requests: complete answers, errors, and streams.
 */
 #ifndef TLUA_SERVE_REPLIES_H
 #define TLUA_SERVE_REPLIES_H

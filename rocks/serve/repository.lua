@@ -62,8 +62,8 @@ local checks <const> = {
    device = {"a device", function(v) return type(v) == "string" and pcall(torch.device, v) end},
 }
 
---- Returns a copy of `options` with the values of `given` in place of its own. Returns nil and a
---- message if an option in `given` is unknown or has a wrong value.
+--- Returns a copy of `options` in which the values of `given` replace the old ones. If an option in
+--- `given` is unknown or has a wrong value, returns nil and a message.
 ---@param options table
 ---@param given table
 ---@return table? options
@@ -93,8 +93,8 @@ local function size_of(path)
    return file and file:seek "end"
 end
 
--- Returns a function that returns the size of a file in a folder; nil if there is no such file. It
--- ignores pipes, because opening a pipe would wait for a writer.
+-- Returns a function that maps the name of a file in `folder` to the size of the file, or to nil if
+-- there is no such file. It ignores pipes, because opening a pipe would wait for a writer.
 local function sizes_in(folder)
    local kinds = io_folder.kinds(folder)
    return function(name)
@@ -103,15 +103,15 @@ local function sizes_in(folder)
    end
 end
 
--- Returns the size of the file at a path; nil if there is none.
+-- Returns the size of the file at a path, or nil if there is no file.
 local function size_at(path)
    local folder, name = path:match "^(.*)/([^/]*)$"
    if not folder then folder, name = ".", path end
    return sizes_in(folder == "" and "/" or folder)(name)
 end
 
---- Examines the model at a path. Returns its kind, the path for the loader of this kind, and the
---- size of the model's file in bytes.
+--- Examines the model at a path. Returns the model's kind, the path that the loader of this kind
+--- takes, and the size of the model's file in bytes. Returns nil if there is no model.
 ---@param path string  a file, or a folder
 ---@return string? kind  "program", "language" or "script"; nil if there is no model
 ---@return string? path
@@ -131,7 +131,8 @@ function M.kind(path)
    if config and weights then return "language", path, weights end
 end
 
---- Returns the sorted names of the folders in a folder; nil if the folder does not exist.
+--- Returns the sorted names of the folders in a folder. If the folder does not exist, returns nil
+--- and a message.
 ---@param path string
 ---@return string[]?
 ---@return string? message
@@ -180,7 +181,7 @@ local function versions_of(folder)
    return list
 end
 
--- Returns the versions that the option `versions` selects.
+-- Returns those versions that the option `versions` selects. `policy` is the value of this option.
 local function chosen(versions, policy)
    if policy == "all" then return versions end
    if policy == "latest" then return {versions[#versions]} end
@@ -193,7 +194,8 @@ local function chosen(versions, policy)
    return list
 end
 
--- Returns a message: the option `versions` selects none of the versions that exist.
+-- Returns an error message for the case that the option `versions` selects none of the existing
+-- versions.
 local function none_chosen(versions, policy)
    local numbers = {}
    for i, version in ipairs(versions) do numbers[i] = version.number end
@@ -201,7 +203,7 @@ local function none_chosen(versions, policy)
       table.concat(numbers, ", "), table.concat(policy, ", "))
 end
 
--- Returns a model's entry for the result of scan.
+-- Returns the table that describes a model in the result of `scan`.
 local function read_model(folder, name, versions, defaults)
    local function refuse(message) return {options = defaults, versions = {}, message = message} end
    if not utf8.len(name) then return refuse "the folder's name is not UTF-8" end

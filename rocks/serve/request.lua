@@ -11,7 +11,8 @@ local errors = require "tlua.serve.errors"
 local M = {}
 
 local kept_most <const> = 256 -- the largest number of cached plans of a model
-local text_most <const> = 4096 -- plans of requests with more bytes of JSON are not cached
+-- A plan is cached only if the request's JSON has at most this many bytes.
+local text_most <const> = 4096
 
 -- Raises an error, which is sent to the client with status 400.
 local function refuse(message, ...)
@@ -19,10 +20,10 @@ local function refuse(message, ...)
 end
 M.refuse = refuse
 
--- Cuts the arrays after keys "data" out of a text. The i-th array is replaced by the number i.
--- Returns the shorter text and a table: places[i] is the position of the i-th array, places[-i] the
--- position after it. The text "data" with its quotes is always a key or a value of its own, because
--- a quote within a string has a backslash.
+-- Removes the arrays of data from the JSON text of a request: each array after a key "data". The
+-- i-th array is replaced by the number i. Returns the shorter text and a table `places`: places[i]
+-- is the position of the i-th array, and places[-i] is the position after it. The search for the
+-- word "data" with its quotes is safe, because a quote within a string has a backslash.
 local function take_data(http, body)
    local pieces, places, position = {}, {}, 1
    while true do
@@ -56,8 +57,8 @@ local function parameters_of(object, what)
    return parameters
 end
 
--- Checks a shape and returns its number of elements. Dimensions that have the same symbol must have
--- the same size.
+-- Checks the shape of an input and returns the number of its elements. Dimensions that have the
+-- same symbol must have the same size.
 local function check_shape(name, shape, declared, symbols)
    if not json.is_array(shape) then
       refuse("input %s: shape: expected a list of sizes, got %s", name, errors.kind(shape))
@@ -171,7 +172,7 @@ local function read_output(model, entry, plan, binary)
    plan.outputs[#plan.outputs + 1] = {index = index, binary = chosen}
 end
 
--- Makes the plan from a request's JSON, in which take_data has replaced the arrays.
+-- Makes the plan from a request's JSON text, in which take_data has replaced the arrays by numbers.
 local function make_plan(model, text, has_places)
    local value, message = json.decode(text)
    if value == nil then refuse("the body is not JSON: %s", message) end
@@ -251,8 +252,9 @@ local function unpack_body(body, encoding, most)
       refuse("the body is not %s: it begins otherwise, with the bytes %02x %02x", encoding,
          body:byte(1, 2))
    end
-   -- Unpacks at most one byte more than is allowed, which is enough to detect a body that is too
-   -- long. No body grows by more than a factor of 1032.
+   -- At most one byte more than is allowed is unpacked. This is enough to detect a body that is too
+   -- long. No body grows beyond the second limit, since deflate compresses at most by a factor of
+   -- 1032.
    local bytes, message = torch.io.inflate(torch.io.bytes(body), "gzip",
       math.min(most + 1, 1032 * #body + 64), true)
    if not bytes then refuse("the body is not %s: %s", encoding, message) end
@@ -297,7 +299,7 @@ local function add_texts(name, value, texts)
    return texts
 end
 
--- Returns the texts of an input; `text` is the JSON list that contains them.
+-- Returns the texts of an input of the datatype BYTES. `text` is the JSON list that contains them.
 local function read_texts(name, text, part)
    local value, message = json.decode(text)
    if value == nil then refuse("input %s: data: %s", name, message) end
@@ -328,7 +330,7 @@ local function read_numbers(http, input, body, first, last, part)
       refuse("input %s: data: expected %d numbers for the shape %s, got %d", input.name,
          part.count, shape_text(part.shape), count)
    end
-   -- float16 and bfloat16 were read as float32 and are converted here
+   -- JSON numbers for float16 and bfloat16 were read as float32, and are converted here.
    if datatype ~= input.datatype and count > 0 then
       local values = torch.frombuffer(bytes, {dtype = "float32"}):to(input.dtype)
       bytes = http.bytes(values:data_ptr(), count, 2)
@@ -368,8 +370,8 @@ function M.read(http, model, request)
                plans = model.plans
             end
             plans[text], plans.n = plan, plans.n + 1
-            -- program.lua recognises further requests with the same head without decoding their
-            -- JSON
+            -- If the head is kept in the plan, program.lua recognises further requests with the
+            -- same head without decoding their JSON.
             local plain = head and not places and not plan.timeout and not plan.has_texts
             if plain and plan.rows > 0 then plan.head = text end
          end
@@ -421,7 +423,7 @@ local function list_of_texts(output, texts)
    return json.encode(list)
 end
 
--- Returns the JSON that precedes the data of the i-th output of a plan.
+-- Returns the JSON of an answer that precedes the data of the i-th output.
 local function head_of(plan, i, output, result)
    local rows, kept = result.rows or result.shape[1], plan.heads[i]
    if kept and kept.key == result.key and kept.rows == rows then return kept.text end

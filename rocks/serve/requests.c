@@ -35,7 +35,8 @@ typedef struct Headers {
   Request *r;
   size_t capacity;
   bool failed;
-  int lengths, encodings; /* the numbers of headers of each kind that tell the body's length */
+  /* how many headers Content-Length and Transfer-Encoding the request has */
+  int lengths, encodings;
 } Headers;
 
 static void add_text(Headers *h, const char *text) {

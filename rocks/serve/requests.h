@@ -19,7 +19,7 @@ typedef struct Request {
   struct Request *above, *below; /* neighbours in the server's list of open requests */
   atomic_int refs;
   Server *server;
-  Connection *connection; /* NULL once on_completed has run */
+  Connection *connection; /* set to NULL when on_completed has run */
   int fd, queue, limit_status;
   char *texts; /* method, path, then name and value of each header, then an empty name (owned) */
   size_t texts_size;
@@ -28,8 +28,8 @@ typedef struct Request {
   size_t size, capacity;
   int64_t arrived, deadline; /* in ns; a deadline of 0 means none */
   bool suspended, gone, answered, waiting, listed;
-  bool ambiguous;     /* another server could see the end of the body elsewhere */
-  Response *response; /* the answer, until libmicrohttpd gets it (owned) */
+  bool ambiguous;     /* whether another server could see the end of the body in another place */
+  Response *response; /* the answer, until libmicrohttpd takes it (owned) */
   int status;
   /* the bytes of a stream that libmicrohttpd has not sent yet */
   char *stream; /* (owned) */

@@ -20,8 +20,8 @@ typedef struct Route {
 Route *route_new(const char *method, const char *path);
 void free_route(Route *r);
 
-/* Returns the slot for a route in the table. The slot contains NULL if there is no such route. The
-** caller must hold routes_lock. */
+/* Returns the address of the table's element for a route. The element is NULL if there is no
+** such route. The caller must hold routes_lock. */
 Route **find_route(Server *s, const char *method, const char *path);
 
 /* Sets the route for a method and path to `new`, or removes the route if `new` is NULL. */

@@ -31,8 +31,8 @@ local M = {}
 local Script = setmetatable({}, {__index = Program})
 Script.__index = Script
 
--- Checks the list of inputs or outputs of a model. Returns copies of its entries, and the index of
--- each name.
+-- Checks the list of a model's inputs or outputs. Returns copies of its entries, and a table that
+-- maps names to indices.
 local function read_tensors(self, list, what)
    local function refuse(where, expected, value)
       torch.raise(("serve: model %s: %s: expected %s, got %s"):format(self.name, where, expected,
@@ -89,7 +89,8 @@ function M.load(spec, http)
    local self = setmetatable({name = spec.name, version = spec.version, http = http,
       options = spec.options, plans = {n = 0}, body_most = spec.body_most, max_batch_size = 1},
       Script)
-   -- A deadline can end the coroutines that the file creates only if the file has one, too.
+   -- The file is loaded with a deadline that never comes. Only then can a later deadline end the
+   -- coroutines that the file creates.
    local _, ok, model = torch._within(math.huge, load_file(spec.path),
       spec.path:match "^(.*)/" or ".", spec.options.device)
    if not ok then error(model, 0) end
@@ -129,8 +130,8 @@ end
 
 local function shown(shape) return ("the shape [%s]"):format(table.concat(shape, ",")) end
 
--- Returns the shape of a list of texts. Returns nil, the expected value and the actual value if it
--- is not such a list.
+-- Returns the shape of a list of texts. If the value is no such list, returns nil and two
+-- descriptions for a message: of the expected value and of the actual value.
 local function shape_of_texts(value)
    if type(value) ~= "table" then return nil, "a list of texts", args.describe(value) end
    local shape, count = value.shape or {#value}, 1
@@ -151,8 +152,8 @@ local function shape_of_texts(value)
    return shape
 end
 
--- Returns the shape of an output. Returns nil, the expected value and the actual value if the
--- output is wrong.
+-- Returns the shape of an output. If the output is wrong, returns nil and two descriptions for a
+-- message: of the expected value and of the actual value.
 local function check_output(output, value)
    local shape, expected, got
    if output.datatype == "BYTES" then

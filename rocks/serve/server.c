@@ -37,7 +37,8 @@ bool server_register(Server *s) {
 Server *find_server(int64_t id) {
   pthread_mutex_lock(&servers_lock);
   Server *s = id >= 0 && id < SERVERS ? servers[id] : NULL;
-  /* a count of 0 means that server_release is about to free the server */
+  /* a count of 0 means that server_release is about to free the server, so it cannot be used any
+  ** more */
   if (s && atomic_fetch_add(&s->refs, 1) == 0) {
     atomic_fetch_sub(&s->refs, 1);
     s = NULL;
@@ -175,8 +176,8 @@ void stop(Server *s) {
   atomic_store(&s->draining, true);
   int fd = mhd.quiesce_daemon(s->daemon);
   if (fd >= 0) close(fd);
-  /* A stream may suspend its connection once more before it sees that it has ended, so this is
-  ** repeated. */
+  /* The calls are repeated, because a stream may suspend its connection once more before it sees
+  ** that it has ended. */
   for (int i = 0; i < 3; i++) {
     end_all(s);
     nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);

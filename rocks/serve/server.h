@@ -35,7 +35,8 @@ struct Server {
   int nopen, nclients;
   pthread_rwlock_t routes_lock;
   Route *routes[ROUTES];
-  /* allowed values of the header Authorization (owned); NULL if no token is needed */
+  /* the values of the header Authorization that are allowed (owned); NULL if requests need no
+  ** token */
   char **tokens;
   int ntokens;
   size_t body_most;
@@ -50,7 +51,7 @@ struct Server {
 /* Returns the time of the monotonic clock in ns. */
 int64_t now(void);
 
-/* Assigns a number to the server, by which find_server finds it. Returns false if there are too
+/* Gives the server a number, by which find_server finds it. Returns false if the process has too
 ** many servers. */
 bool server_register(Server *s);
 

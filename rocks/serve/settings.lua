@@ -24,7 +24,8 @@ local path <const> = {"a path", function(v)
 end}
 local switch <const> = {"a boolean", function(v) return type(v) == "boolean" end}
 
--- Maps each option of the server to its default (false for none) and to its allowed values.
+-- Maps each option of the server to {default, allowed values}. The default is false if there is
+-- none.
 local known <const> = {
    port = {8000, integer(0, 65535)},
    address = {"127.0.0.1", {"an address", function(v)

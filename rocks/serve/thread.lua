@@ -1,5 +1,4 @@
--- thread.lua - the jobs of a server, which runs in the interpreter of a thread that
--- torch.serve.start has started.
+-- thread.lua - runs a server in the interpreter of a thread, which torch.serve.start has started.
 
 local control = require "tlua.serve.control"
 
@@ -14,7 +13,8 @@ function jobs.start(settings)
    return running.server:id(), running.server:port()
 end
 
--- Returns whether Server:stop has been called; it sets the first counter of queue 0.
+-- Returns whether Server:stop has been called. Server:stop sets the first counter of queue 0 for
+-- this purpose.
 local function ends(server) return server:counters(0)[1] > 0 end
 
 function jobs.serve(_, stopped)

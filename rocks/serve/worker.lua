@@ -1,7 +1,7 @@
--- worker.lua - runs in the interpreter of a thread that serves one version of a model. This module
--- is a function. C code calls it once, and then calls the function that it returns for each job.
--- The jobs are "copy", "load", which returns the model's description, and "serve", which ends when
--- the model's queue is closed and empty.
+-- worker.lua - serves one version of a model in the interpreter of a thread. The module returns a
+-- function. C code calls this function once when the thread starts. The call returns a second
+-- function, which C code calls for each job. The jobs are "copy", "load", which returns the model's
+-- description, and "serve", which ends when the model's queue is closed and empty.
 
 local torch = require "tlua"
 local library = require "tlua.serve.library"
@@ -42,7 +42,7 @@ return function(stopped, handle, _, spec)
       if copied then spec.path = spec.copy end
       local ok, result = pcall(load)
       if ok then return result end
-      -- replaces the path of the copy in the message by the path of the model
+      -- The message names the copy; its path is replaced by the path of the model.
       local text = tostring(result)
       local first, last = text:find(spec.path, 1, true)
       error(first and text:sub(1, first - 1) .. path .. text:sub(last + 1) or text, 0)
@@ -51,8 +51,8 @@ return function(stopped, handle, _, spec)
    local function count(counter, n) server:count(queue, counter, n) end
 
    function jobs.serve()
-      -- If requests cannot be run together, a thread takes one at a time, so that other threads of
-      -- the model can take the next ones.
+      -- If the model cannot run requests together, each of its threads takes one request at a time,
+      -- so that the other threads can take the next requests.
       local most = model.batch and model.max_batch_size or options.instances == 1 and 16 or 1
       local linger = model.batch and options.max_queue_delay or 0
       local _ <close> = torch.no_grad()

@@ -70,7 +70,7 @@ end)
 describe("loading and unloading at the same time", function()
    it("answers all clients, and leaves no copies of programs", function()
       shell.with_folder(function(folder)
-         -- makes a program that no other server has: its output is named like the temporary folder
+         -- This makes a program that no other server has: its output is named like the temporary folder.
          local name = folder:match "[^/.]+$"
          assert(torch.io.make_folder(folder .. "/addsub/1"))
          local path = folder .. "/addsub/1/model.tlp"

@@ -111,7 +111,7 @@ describe("the server in C", function()
       refuses("serve: tokens: expected a list, got x", {tokens = "x"})
       refuses("serve: tokens: expected texts, got 1", {tokens = {"a", 1}})
       refuses("serve: expected both key and certificate, got only key", {key = "x"})
-      for _ = 1, 100 do -- starts more servers than a process may have at the same time
+      for _ = 1, 100 do -- the loop starts more servers than a process may have at the same time
          local server, message = http.start {port = 0, address = "127.0.0.1", log = "/nowhere/log"}
          assert.is_nil(server)
          assert.equal('access_log: cannot open "/nowhere/log": No such file or directory', message)
@@ -133,7 +133,7 @@ describe("the server in C", function()
          assert.raises(text, function() server:fixed("GET", "/b", status, "text/plain", "") end)
       end
       assert.raises("expected at least 0", function() server:take(0, -1, 0) end)
-      assert.same({}, server:take(0, 8, 0.05)) -- the request is not delivered a second time
+      assert.same({}, server:take(0, 8, 0.05)) -- the queue does not deliver the request a second time
       assert.same({0, 0, 0}, {server:sweep()})
       assert.is_true(request:stream(200, "text/plain"))
       assert.raises("serve: the stream has begun", function() request:forward(0) end)

@@ -17,20 +17,20 @@ describe("torch.serve's language models", function()
    setup(function()
       folder = shell.ok("mktemp -d"):match "[^\n]+"
       models.language(folder)
-      -- makes a model whose vocabulary is larger than its tokenizer's
+      -- The vocabulary of this model is larger than its tokenizer's vocabulary.
       local tokenizer = torch.text.Tokenizer.from_pretrained(folder .. "/tiny/1")
       torch.manual_seed(4)
       local config = {model_type = "gpt2", vocab_size = tokenizer.vocab_size + 100, n_embd = 32, n_layer = 2,
          n_head = 4, n_positions = 64, eos_token_id = 0, bos_token_id = 0}
       assert(torch.io.make_folder(folder .. "/large/1"))
       local model = torch.text.from_config(config):eval()
-      torch.no_grad(function() -- greedy search now prefers the tokens that the tokenizer lacks
+      torch.no_grad(function() -- this makes greedy search prefer the tokens that the tokenizer lacks
          model.transformer.ln_f.bias:fill_(1)
          model.transformer.wte.weight:narrow(1, tokenizer.vocab_size + 1, 100):fill_(5)
       end)
       model:save_pretrained(folder .. "/large/1")
       tokenizer:save_pretrained(folder .. "/large/1")
-      -- makes a model with a weight that is NaN
+      -- One weight of this model is NaN.
       config.vocab_size = tokenizer.vocab_size
       model = torch.text.from_config(config):eval()
       torch.no_grad(function() model.transformer.h[2].mlp.c_fc.weight:fill_(0 / 0) end)
@@ -131,7 +131,7 @@ describe("torch.serve's language models", function()
       for i = 1, 60 do prompts[i] = "the low " .. i end
       large:start("POST", "/v1/completions", json.encode {model = "gemma3", prompt = json.as_array(prompts),
          max_tokens = 40, temperature = 0, logit_bias = {["2"] = -1e6}, stream = true})
-      assert.is_true(#large.socket:take(10) > 0) -- waits until the first text has begun
+      assert.is_true(#large.socket:take(10) > 0) -- this call waits until the first text has begun
       local status, text = small:ask("POST", "/v1/completions", body_of("gemma3", 3, {max_tokens = 5}))
       assert.equal(200, status, text)
       large:close()
@@ -234,7 +234,8 @@ describe("torch.serve's language models", function()
       local llm = torch.llm.load("rocks/llm/spec/fixtures/llama.gguf", {cache_type = "f32"})
       local tokens = llm:tokenize "the low"
       local expected = llm:logits(tokens)[-1]:log_softmax(1)
-      for token, bias in pairs {["70"] = 1000, ["75"] = 1000} do -- a bias so large that it determines the next token
+      -- The bias is so large that it determines the next token.
+      for token, bias in pairs {["70"] = 1000, ["75"] = 1000} do
          local status, answer = ask {model = "llama", prompt = "the low", max_tokens = 1, temperature = 2,
             logprobs = 2, seed = 1, logit_bias = {[token] = bias}}
          assert.equal(200, status)
@@ -247,7 +248,7 @@ describe("torch.serve's language models", function()
          assert.is_true(math.abs(expected[token + 1]:item() - got.token_logprobs[1]) < 1e-4)
          assert.equal(llm.tokenizer:piece(token + 1), got.tokens[1])
       end
-      -- a model with the tokenizer of a GGUF file, and one with a tokenizer of Hugging Face
+      -- The model `llama` has the tokenizer of a GGUF file, and `tiny` has a tokenizer of Hugging Face.
       for _, model in ipairs {"llama", "tiny"} do
          local status, answer = ask {model = model, prompt = "the low", max_tokens = 40, seed = 2,
             grammar = 'root ::= "ü" ("yes" | "no") "!"{2}'}

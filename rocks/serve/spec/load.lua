@@ -1,5 +1,5 @@
 -- load.lua - measures requests per second with wrk (Debian: wrk): a fixed answer, and inference requests for a network
--- that reads digits, with binary tensors and with JSON. The processor time is that of the server alone.
+-- that reads digits, with binary tensors and with JSON. The processor time is the server's, without that of wrk.
 --
 --   build/tlua rocks/serve/spec/load.lua [seconds] [connections]
 

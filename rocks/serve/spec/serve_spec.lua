@@ -43,7 +43,7 @@ describe("torch.serve", function()
 
    it("answers tritonclient's requests with sums, in JSON and in binary tensors", function()
       local _, by_name = recorded "tritonclient"
-      -- the expected a + b and a - b of compare_triton.py, which NumPy has computed in float32
+      -- These are a + b and a - b of compare_triton.py, which NumPy has computed in float32.
       local sum = {5, 7, 9.5, 7, 1e20, 9}
       local diff = {-3, -3, -2.5, -7.000999927520752, 1e20, -9}
       sum[4] = 6.999000072479248
@@ -86,7 +86,8 @@ describe("torch.serve", function()
          if binary == "True" then
             local head = tonumber(entry.headers["Inference-Header-Content-Length"])
             local answered = tonumber(headers["inference-header-content-length"])
-            -- the request names its outputs in the order of the inputs, so the bytes come back in that order
+            -- The request names its outputs in the order of the inputs, so the answer repeats the bytes in the same
+            -- order.
             assert.equal(entry.body:sub(head + 1), body:sub(answered + 1))
          end
       end
@@ -351,7 +352,7 @@ describe("torch.serve", function()
       for _, text in ipairs {"\0\1\2\3\r\n\r\n", "GET\r\n\r\n"} do
          local client <close> = Client.new(port)
          client:send(text)
-         client.socket:take(0.2) -- the server may send an answer or wait for more bytes
+         client.socket:take(0.2) -- the server may either send an answer or wait for more bytes
       end
       assert.is_true(({[400] = true, [413] = true, [false] = true})[
          send "POST /v2/models/mlp/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999999\r\n\r\n"])

@@ -49,7 +49,7 @@ end
 
 function M.pause(seconds) shell.ok("sleep " .. seconds) end
 
---- Returns the value of a server's metric.
+--- Returns the value of a metric from the server's page /metrics. `line` is the metric's name with its labels.
 function M.metric(port, line)
    local _, text = Client.once(port, "GET", "/metrics")
    for l in text:gmatch "[^\n]+" do

@@ -25,7 +25,7 @@
 typedef struct Connection {
   int fd;
   size_t size;
-  double due; /* the scheduled time of the request that has no answer yet */
+  double due; /* the time at which the request that is waiting for an answer was due */
   bool waits;
   char answer[2048];
 } Connection;

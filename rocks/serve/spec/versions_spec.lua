@@ -46,7 +46,7 @@ describe("torch.serve with versions", function()
          local path = folder .. "/m/1/model.tlp"
          local size = #shell.read(path)
          for _, bytes in ipairs {size, 0} do
-            shell.write(path, ("\0"):rep(bytes)) -- overwrites the file in place
+            shell.write(path, ("\0"):rep(bytes)) -- the file is overwritten in place
             local status, value = infer(server.port, "m", body)
             assert.equal(200, status)
             assert.equal(7, value.outputs[1].data[1])
@@ -152,7 +152,7 @@ describe("torch.serve with versions", function()
             local path = ("/v2/models/m/versions/%d/infer"):format(version)
             local status, text
             local last = torch.io.clock() + 20
-            repeat -- the server is ready when one version is, so the other may need longer
+            repeat -- the server is ready as soon as one version is ready, so the other version may need longer
                status, text = Client.once(server.port, "POST", path, body)
             until status == 200 or torch.io.clock() > last
             assert.equal(200, status)
@@ -403,7 +403,7 @@ describe("torch.serve and batches", function()
             clients[i]:start("POST", "/v2/models/model/infer", body, headers)
          end
          for i = 1, 14 do
-            if i == 7 then -- the request for row 6 fails, since there is no such row
+            if i == 7 then -- the request for row 6 fails, since the table has no such row
                local status, text = clients[i]:answer()
                assert.equal(400, status, text)
             else
