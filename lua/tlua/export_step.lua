@@ -18,11 +18,17 @@ local wrap = getmetatable(export).wrap
 --- raises an error: another rate than the schedule's; another mode, layer, parameter, field,
 --- `forward` or hook of a module; another state, `step` or hook of an optimizer; a hook of a
 --- parameter; another value of a variable or of a table's field that `fn` or a function of the
---- script that it calls has read, unless each call changes the value; and other modes of the thread
---- than in the export, such as no_grad, autocast or another default dtype. A run leaves the
---- gradients, `.grad`, as they are, and does not see functions of the library that the script has
---- replaced. A loaded program continues on its own, from the state and the rates at the moment at
---- which it was saved.
+--- script that it calls has read; new values in a tensor whose elements the program has copied or
+--- `fn` has read; a function of the library that the script has replaced; and other modes of the
+--- thread than in the export, such as no_grad, autocast or another default dtype. A run leaves the
+--- gradients, `.grad`, as they are. A loaded program continues on its own, from the state and the
+--- rates at the moment at which it was saved.
+---
+--- The export refuses a function that depends on more than that: one that reads a count that each
+--- call changes, a learning rate as a number, or a tensor that the previous call has left in a
+--- variable, and one that calls math.random, os.time or io.open, or resumes a coroutine. Give such
+--- values to the function as inputs, or keep a tensor in the option `state`. A run repeats operators
+--- only: it prints nothing and appends to no list.
 ---
 --- Steps that take turns, such as those of a GAN's discriminator and generator, may be exported one
 --- by one. A step may add to gradients that another step has left, as the generator's step does with

@@ -31,10 +31,10 @@ local standard <const> = {
    table = "concat insert move pack remove sort unpack", utf8 = "char codepoint len offset",
 }
 
--- The result of the last scan. `pure` is the set of pure C functions, `denied` the set of functions
--- that even the library may not call, and `tables` the set of the library's tables. `places` maps
--- each function of the library to the list of its places, {table, key}. `size` is the number of
--- modules that were loaded at the scan.
+-- The result of the last scan. `pure` is the set of pure C functions, `denied` maps functions that
+-- even the library may not call to their names, and `tables` is the set of the library's tables.
+-- `places` maps each function of the library to the list of its places, {table, key}. `size` is the
+-- number of modules that were loaded at the scan.
 local found = {size = 0}
 
 -- One value of each kind of userdata whose functions are pure. The values are made when this file
@@ -115,9 +115,10 @@ local function scan()
       end
    end
    for _, name in ipairs {"os", "io", "coroutine"} do
-      for _, fn in next, _G[name] or {} do found.denied[fn] = true end
+      for key, fn in next, _G[name] or {} do found.denied[fn] = name .. "." .. tostring(key) end
    end
-   for _, fn in next, {math.random, math.randomseed, print} do found.denied[fn] = true end
+   found.denied[math.random], found.denied[math.randomseed] = "math.random", "math.randomseed"
+   found.denied[print] = "print"
    found.pure[(ipairs {})] = true
    for _, value in ipairs(samples) do add_kind(value) end
    for _, name in ipairs {"_is_size", "_to_device", "_sparse_parts", "_tracing", "_setting",

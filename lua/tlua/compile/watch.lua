@@ -157,12 +157,42 @@ local function watch_globals(watch, fn)
    end
 end
 
--- Functions that visit the elements of a table. Tables that the script passes to them are recorded.
-local loops <const> = {[pairs] = true, [ipairs] = true, [next] = true}
-local function note_table(watch)
-   local given, caller = argument(1), debug.getinfo(5, "S")
-   if type(given) == "table" and caller and caller.source:sub(1, 6) ~= "=tlua:" then
-      watch.looped[given] = true
+-- C functions whose results do not depend on the fields of a table that they get.
+local shallow <const> = {}
+for _, fn in ipairs {type, assert, rawequal, getmetatable, setmetatable, tostring, print, select,
+   pcall, xpcall, error} do
+   shallow[fn] = true
+end
+
+-- Functions of os, io and coroutine, and others with random or outer results, that do no harm.
+local harmless <const> = {[print] = true}
+for _, name in ipairs {"io.write", "io.output", "io.type", "os.getenv", "coroutine.running",
+   "coroutine.isyieldable", "coroutine.status", "coroutine.create", "coroutine.wrap"} do
+   local owner, key = name:match "(.*)%.(.*)"
+   local fn = _G[owner] and _G[owner][key]
+   if fn then harmless[fn] = true end
+end
+
+-- Returns whether a C function is one that coroutine.wrap has returned.
+local function is_coroutine(fn)
+   local _, upvalue = debug.getupvalue(fn, 1)
+   return type(upvalue) == "thread"
+end
+
+-- Records a call of a C function by the script: the tables that it gets, the module that it
+-- requires, and whether its result may differ next time.
+local function note_call(watch, fn)
+   local caller = debug.getinfo(5, "Sl")
+   watch.functions[fn] = "C"
+   if not caller or caller.source:sub(1, 6) == "=tlua:" then return end
+   for n = 1, shallow[fn] and 0 or 2 do
+      local given = argument(n)
+      if type(given) == "table" then watch.looped[given] = true end
+   end
+   if fn == require and type(argument(1)) == "string" then watch.required[argument(1)] = true end
+   if watch.library.denied[fn] and not harmless[fn] or is_coroutine(fn) then
+      watch.varying = watch.varying or ("%s:%d: %s is called"):format(caller.short_src,
+         caller.currentline, is_coroutine(fn) and "a coroutine" or watch.library.denied[fn])
    end
 end
 
@@ -170,7 +200,7 @@ local function on_c_call(watch, fn)
    local check = watch.checks[fn]
    local why = check and check()
    if watch.lenient then
-      if loops[fn] then note_table(watch) end
+      note_call(watch, fn)
       return
    end
    if why then return refuse(watch, why) end
@@ -189,7 +219,7 @@ end
 local function on_call(watch)
    local fn = debug.getinfo(3, "f").func
    local known = watch.functions[fn]
-   if known and not watch.checks[fn] then return end
+   if known and known ~= "C" and not watch.checks[fn] then return end
    local info = debug.getinfo(3, "S")
    if info.what == "C" then return on_c_call(watch, fn) end
    watch.functions[fn] = true
@@ -249,6 +279,7 @@ local function call(lenient, fn, ...)
    local watch = setmetatable({
       functions = {}, list = {}, globals = {}, known = {}, proxies = {}, restore = {},
       library = library.refresh(), active = true, lenient = lenient, looped = {},
+      required = {},
    }, Watch)
    watch.checks = checks_of(watch.proxies)
    watch.hook = function() on_call(watch) end
@@ -266,8 +297,10 @@ end
 function M.call(fn, ...) return call(false, fn, ...) end
 
 --- Calls a function, as M.call does, but watches until the function ends: actions that a program
---- cannot repeat neither stop the watch nor set `refusal`. The watch has one more field: `looped`,
---- the set of tables that the script passes to pairs, ipairs or next.
+--- cannot repeat neither stop the watch nor set `refusal`. The watch has more fields: `looped`, the
+--- set of tables that the script passes to C functions, such as pairs; `required`, the set of the
+--- modules that it requires; and `varying`, the place and the name of a called function whose
+--- result may differ next time, such as math.random.
 function M.whole(fn, ...) return call(true, fn, ...) end
 
 return M

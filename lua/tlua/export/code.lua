@@ -9,7 +9,18 @@ local BEGIN <const> = 32
 -- such as _ENV, or from a local variable. SELF reads a method, and GETTABLE a field whose key is
 -- computed.
 local GETTABUP <const>, GETFIELD <const>, SELF <const> = 11, 14, 20
-local GETUPVAL <const>, GETTABLE <const>, SETFIELD <const> = 9, 12, 18
+local GETUPVAL <const>, GETTABLE <const>, GETI <const>, SETFIELD <const> = 9, 12, 13, 18
+local SETUPVAL <const>, SETTABUP <const> = 10, 15
+
+-- Instructions that may stand between the read of a variable and its assignment in an update, such
+-- as n = n + 1 or self.n = (self.n or 0) + 1: moves, loads of constants, reads, additions,
+-- subtractions, products with constants, their metamethods, tests and jumps.
+local update <const> = {}
+for _, kind in ipairs {0, 1, 2, 3, 9, 11, 13, 14, 21, 22, 23, 24, 34, 35, 46, 47, 48, 56, 66, 67} do
+   update[kind] = true
+end
+-- The largest number of these instructions.
+local LONGEST_UPDATE <const> = 10
 
 local Reader = {}
 Reader.__index = Reader
@@ -78,6 +89,19 @@ function Reader:upvalues(outer)
    return set
 end
 
+-- Returns whether the instruction at `start` reads a variable or a field only to update it. The
+-- variable is the upvalue with the given number, counted from 0; the field has the given name.
+function Reader:updates(start, number, name, constants)
+   for i = 1, LONGEST_UPDATE do
+      local instruction = string.unpack("I4", self.code, start + 4 * i)
+      local kind, place = instruction & 0x7f, instruction >> 16 & 0xff
+      if kind == SETUPVAL then return place == number end
+      if kind == SETFIELD or kind == SETTABUP then return constants[place] == name end
+      if not update[kind] then return false end
+   end
+   return false
+end
+
 -- Reads the code of the function `fn` and of the functions inside it, for which `fn` is nil. The
 -- code has no debug information.
 function Reader:fn(into, outer, fn)
@@ -97,12 +121,18 @@ function Reader:fn(into, outer, fn)
       if kind == GETTABUP or kind == GETFIELD or kind == SELF then
          local name = constants[instruction >> 24]
          if name then (kind == SELF and into.methods or into.fields)[name] = true end
+         if name and kind ~= SELF and not self:updates(start + 4 * i, nil, name, constants) then
+            into.used[name] = true
+         end
          local is_own = kind == GETFIELD and place == register
             or kind == GETTABUP and upvalues[place]
          if name and is_own then into.own[name] = true end
       end
       if kind == SETFIELD then into.assigned[constants[place]] = true end
-      if kind == GETTABLE then add_table(into, instruction, from, constants, fn) end
+      if kind == GETUPVAL and fn and not self:updates(start + 4 * i, place, nil, constants) then
+         into.variables[place + 1] = true
+      end
+      if kind == GETTABLE or kind == GETI then add_table(into, instruction, from, constants, fn) end
       from[instruction >> 7 & 0xff] = instruction
    end
    outer = {register = register, upvalues = upvalues}
@@ -112,8 +142,10 @@ end
 
 --- Adds names in the code of a Lua function to sets: to `fields` the fields that it reads; to
 --- `methods` the methods that it calls; to `own` the fields of its first parameter, such as the
---- `self` of a method, that it reads; to `assigned` the fields that it sets; and to `tables` the
---- fields and upvalues whose values it indexes by computed keys.
+--- `self` of a method, that it reads; to `assigned` the fields that it sets; to `tables` the fields
+--- and upvalues whose values it indexes by computed keys or integers; and to `used` the fields, and
+--- to `variables` the numbers of the upvalues, that it reads for more than an update such as
+--- n = n + 1.
 ---@param fn function
 ---@param into table<string, table<string, boolean>>
 return function(fn, into)

@@ -10,6 +10,7 @@ local torch = require "tlua"
 local guards = require "tlua.export.guards"
 local modes = require "tlua.export.modes"
 local nested = require "tlua.export.nested"
+local outside = require "tlua.export.outside"
 local Optimizer = require "tlua.optim.Optimizer"
 
 local M = {}
@@ -159,7 +160,20 @@ local function fixed_upvalues(parts)
    local list = {}
    for _, entry in ipairs(parts.upvalues) do
       local _, value = debug.getupvalue(entry[1], entry[2])
-      if rawequal(value, entry[3]) then list[#list + 1] = entry end
+      if rawequal(value, entry[3]) then
+         list[#list + 1] = entry
+      else
+         outside.check_changed(entry, value)
+      end
+   end
+   return list
+end
+
+-- Returns those tables all of whose fields count that the recorded calls have not changed.
+local function fixed_tables(parts)
+   local list = {}
+   for _, entry in ipairs(parts.whole) do
+      if not outside.difference(entry[1], entry[2]) then list[#list + 1] = entry end
    end
    return list
 end
@@ -170,7 +184,12 @@ local function fixed_fields(parts)
    local list = {}
    local function add(owner, key, name) list[#list + 1] = {owner, key, owner[key], name} end
    for _, entry in ipairs(parts.fields) do
-      if rawequal(entry[1][entry[2]], entry[3]) then list[#list + 1] = entry end
+      local value = entry[1][entry[2]]
+      if rawequal(value, entry[3]) then
+         list[#list + 1] = entry
+      else
+         outside.check_changed(entry, value)
+      end
    end
    for _, scaler in ipairs(parts.scalers) do
       for _, name in ipairs(SCALER_OPTIONS) do add(scaler, name, "the scaler's " .. name) end
@@ -195,9 +214,16 @@ local function fixed_fields(parts)
    return list
 end
 
-local function check_fields(fields, upvalues)
+local function check_fields(fields, upvalues, tables)
    for _, entry in ipairs(fields) do
       if not rawequal(entry[1][entry[2]], entry[3]) then raise_changed(entry[4]) end
+   end
+   for _, entry in ipairs(tables) do
+      local key = outside.difference(entry[1], entry[2])
+      if key ~= nil then
+         raise_changed((type(key) == "string" and "%s.%s" or "%s[%s]"):format(entry[3],
+            tostring(key)))
+      end
    end
    for _, entry in ipairs(upvalues) do
       local _, value = debug.getupvalue(entry[1], entry[2])
@@ -303,7 +329,7 @@ function M.new(graph, parts, order, increments, named, schedule)
       schedulers = parts.schedulers, increments = increments, first = {}, columns = {},
       rates = schedule and schedule.rates or {}, parts = parts, counts = count_parameters(parts),
       hooks = step_hooks(parts.optimizers), modes = torch._mode_bytes(), leaves = leaves_of(named),
-      upvalues = fixed_upvalues(parts),
+      upvalues = fixed_upvalues(parts), tables = fixed_tables(parts),
    }
    for i, scheduler in ipairs(parts.schedulers) do link.first[i] = scheduler.last_epoch end
    for column, place in ipairs(schedule and schedule.places or {}) do
@@ -313,12 +339,13 @@ function M.new(graph, parts, order, increments, named, schedule)
       if pair[1] == "schedule.step" then link.count = pair[2] end
    end
    link.own, link.kept, link.names = shared_tensors(graph, named)
+   link.copied = outside.tensors(graph, parts, named, link.own, link.kept, link.names)
    return link
 end
 
 -- Raises an error if something has changed that a program cannot follow.
 local function check_fixed(link)
-   check_fields(link.fields, link.upvalues)
+   check_fields(link.fields, link.upvalues, link.tables)
    check_leaves(link.leaves)
    check_hooks(link)
    if count_parameters(link.parts) ~= link.counts then
@@ -352,6 +379,9 @@ end
 function M.before(link)
    if torch._mode_bytes() ~= link.modes then
       torch.raise(("program: %s; %s"):format(modes.difference(link.modes), AGAIN))
+   end
+   for _, entry in ipairs(link.copied) do
+      if entry[1]._version ~= entry[2] then raise_changed("the value of " .. entry[3]) end
    end
    if not guards.hold(link.fixed) then
       check_fixed(link)

@@ -101,12 +101,23 @@ local function add_groups(list, optimizers)
    end
 end
 
+-- Appends a table and a copy of it to a list {table, copy, ...}. The copy keeps the table's values
+-- alive. Returns the copy.
+local function add_table(list, value)
+   local copy = {}
+   for key, item in next, value do copy[key], list.fields = item, list.fields + 1 end
+   list[list.n + 1], list[list.n + 2] = value, copy
+   list.n = list.n + 2
+   return copy
+end
+
 --- Records these values in a note, and returns the note: fields of tables and upvalues of functions
---- that must keep their values; the hooks of the optimizers' steps; the number of parameters of
---- each optimizer; tensors that must share the memory of other tensors; and leaf tensors.
----@param link {fields: table[], upvalues: table[], parts: table, own: Tensor[], kept: Tensor[],
---- leaves: table[]}  the optimizers are parts.optimizers; kept: for each tensor of `own`, the
---- tensor whose memory it must share
+--- that must keep their values; tables all of whose fields must keep their values; the hooks of the
+--- optimizers' steps; the number of parameters of each optimizer; tensors that must share the
+--- memory of other tensors; and leaf tensors.
+---@param link {fields: table[], upvalues: table[], tables: table[], parts: table, own: Tensor[],
+--- kept: Tensor[], leaves: table[]}  the optimizers are parts.optimizers; kept: for each tensor of
+--- `own`, the tensor whose memory it must share
 ---@return userdata?
 function M.of_fixed(link)
    local fields, upvalues, tensors, known = new_list(), {n = 0}, {n = 0}, {}
@@ -131,17 +142,9 @@ function M.of_fixed(link)
    for _, entry in ipairs(link.leaves) do
       if not known[entry[1]] then add_tensor(tensors, entry[1], entry[1]:detach()) end
    end
-   return torch._note(nil, upvalues, fields, tensors)
-end
-
--- Appends a table and a copy of it to a list {table, copy, ...}. The copy keeps the table's values
--- alive. Returns the copy.
-local function add_table(list, value)
-   local copy = {}
-   for key, item in next, value do copy[key], list.fields = item, list.fields + 1 end
-   list[list.n + 1], list[list.n + 2] = value, copy
-   list.n = list.n + 2
-   return copy
+   local tables = {n = 0, fields = 0}
+   for _, entry in ipairs(link.tables) do add_table(tables, entry[1]) end
+   return torch._note(tables.n > 0 and torch._snapshot(tables) or nil, upvalues, fields, tensors)
 end
 
 -- Adds a table of options and the tables in its fields, except a group's list of parameters.

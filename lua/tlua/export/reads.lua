@@ -13,7 +13,7 @@ local M = {}
 
 -- Limits: the depth of nested tables; the length of a list whose items all count; and the number of
 -- fields of a table whose fields all count.
-local DEEPEST <const>, LONGEST <const>, MOST <const> = 4, 16, 256
+local DEEPEST <const>, LONGEST <const>, MOST <const> = 16, 16, 1024
 
 --- Calls fn(...) under pcall. Returns whether it succeeded, its error, and a record of its calls
 --- for M.of. The record is nil if the call cannot be watched: in a sandbox, or if another debug
@@ -32,7 +32,33 @@ local Reads = {}
 Reads.__index = Reads
 
 function Reads:add(owner, key, value, name)
-   table.insert(self.fields, {owner, key, value, name})
+   table.insert(self.fields, {owner, key, value, name, self.used[key]})
+end
+
+-- Returns the tables in which users find functions: torch, torch.nn.functional, torch.Tensor,
+-- torch.linalg and so on.
+local function public_tables()
+   local set = {[torch] = true, [torch.nn.functional] = true}
+   for _, value in next, torch do
+      if type(value) == "table" then set[value] = true end
+   end
+   return set
+end
+
+-- Adds the public places of the library's functions that the call has called, since the script may
+-- replace these functions.
+function Reads:add_library(functions)
+   local list, public = {}, public_tables()
+   for fn in next, functions do
+      for _, place in ipairs(self.library.places[fn] or {}) do
+         local name = place[2]
+         if public[place[1]] and type(name) == "string" and name:sub(1, 1) ~= "_" then
+            list[#list + 1] = {place[1], place[2], fn, "the library's function " .. place[2]}
+         end
+      end
+   end
+   table.sort(list, function(a, b) return a[2] < b[2] end)
+   table.move(list, 1, #list, #self.fields + 1, self.fields)
 end
 
 -- Adds those methods of an object that are functions of the script and whose names the code calls,
@@ -91,6 +117,12 @@ end
 -- Adds the fields of a module that is not one of the step's models, such as a loss.
 function Reads:add_module(value, path)
    local follow = require "tlua.export.follow"
+   for name, tensor in value:named_parameters() do
+      table.insert(self.tensors, {path .. "." .. name, tensor})
+   end
+   for name, tensor in value:named_buffers() do
+      table.insert(self.tensors, {path .. "." .. name, tensor})
+   end
    for inner, module in value:named_modules() do
       self.seen[module] = true
       local name = inner == "" and path or path .. "." .. inner
@@ -115,8 +147,9 @@ end
 -- Returns the keys of a table that count: the names of fields that the code reads, the names of
 -- methods that it calls, and the positions of a short list, including the position after its end.
 function Reads:keys_of(value)
-   local short = rawlen(value) <= (self.looped[value] and MOST or LONGEST)
-   local keys, all = {}, (self.looped[value] or self.indexed[value]) and is_small(value)
+   local looped = self.looped[value] or self.indexed[value]
+   local short = rawlen(value) <= (looped and MOST or LONGEST)
+   local keys, all = {}, looped and is_small(value)
    for key, item in next, value do
       if math.type(key) == "integer" then
          keys[key] = short or nil
@@ -124,7 +157,8 @@ function Reads:keys_of(value)
          keys[key] = true
       end
    end
-   if short and rawlen(value) > 0 then keys[rawlen(value) + 1] = true end
+   local empty = next(value) == nil and not debug.getmetatable(value)
+   if short and (rawlen(value) > 0 or empty) then keys[rawlen(value) + 1] = true end
    return nested.sorted_keys(keys)
 end
 
@@ -139,6 +173,11 @@ end
 -- lacks them.
 function Reads:add_table(value, path, depth, wanted)
    local meta = debug.getmetatable(value)
+   if self.looped[value] and is_small(value) then
+      local copy = {}
+      for key, item in next, value do copy[key] = item end
+      table.insert(self.whole, {value, copy, path})
+   end
    if not meta then self:add_missing(value, path, wanted) end
    local inner = meta and self.names or wanted
    for _, key in ipairs(self:keys_of(value)) do
@@ -155,6 +194,7 @@ function Reads:add_table(value, path, depth, wanted)
 end
 
 function Reads:visit(value, path, depth, wanted)
+   if torch.is_tensor(value) then table.insert(self.tensors, {path, value}) end
    if type(value) ~= "table" or depth > DEEPEST then return end
    if self.plain[value] then self:add_missing(value, path, wanted) end
    if self.seen[value] then return end
@@ -181,36 +221,42 @@ function Reads:add_function(fn, wanted)
       if not name then return end
       local id = debug.upvalueid(fn, i)
       if not self.seen[id] and name ~= "_ENV" and not self.library.tables[value] then
-         table.insert(self.upvalues, {fn, i, value, "the variable " .. name})
+         table.insert(self.upvalues, {fn, i, value, "the variable " .. name, self.variables[id]})
       end
       self.seen[id] = true
       if name ~= "_ENV" then self:visit_variable(value, name, wanted) end
    end
 end
 
---- Returns two lists of {owner, key, value, name}: fields of tables, and upvalues of functions with
---- the number of the upvalue as key.
+--- Returns a table with these lists: `fields` of {owner, key, value, name, used}, for fields of
+--- tables; `upvalues`, in the same form, for upvalues of functions, with the number of the upvalue
+--- as key; `whole` of {table, copy, name}, for tables all of whose fields count; and `tensors` of
+--- {name, tensor}. `used` tells whether the code reads the value for more than an update such as
+--- n = n + 1. The table also has the sets `names` and `methods` of the fields and methods in the
+--- code, and the field `varying` of the record of M.during.
 ---@param watch table  the result of M.during
 ---@param models nn.Module[]  modules whose fields are left out, but not their methods
 ---@param skipped table<any, boolean>  objects whose fields are left out
----@return table[] fields
----@return table[] upvalues
+---@return table
 function M.of(watch, models, skipped)
    local library = require "tlua.compile.library"
    local reads = setmetatable({
       fields = {}, upvalues = {}, seen = {}, names = {}, methods = {}, library = library.refresh(),
       own = {}, of_class = {}, plain = {}, looped = watch.looped, tables = {}, indexed = {},
-      assigned = {},
+      assigned = {}, used = {}, variables = {}, whole = {}, tensors = {}, varying = watch.varying,
    }, Reads)
    for value in next, skipped do reads.seen[value] = true end
    local functions, wanted = {}, {}
    for _, fn in ipairs(watch.list) do
       if not library.owns(fn) then
          functions[#functions + 1], wanted[fn], reads.own[fn] = fn, {}, {}
+         local variables = {}
          code(fn, {
             fields = wanted[fn], methods = reads.methods, own = reads.own[fn],
-            assigned = reads.assigned, tables = reads.tables,
+            assigned = reads.assigned, tables = reads.tables, used = reads.used,
+            variables = variables,
          })
+         for i in next, variables do reads.variables[debug.upvalueid(fn, i)] = true end
          for name in next, wanted[fn] do reads.names[name] = true end
       end
    end
@@ -228,8 +274,12 @@ function M.of(watch, models, skipped)
       end
       reads:visit_variable(value, tostring(key), reads.names)
    end
+   for name in next, watch.required do
+      reads:visit_variable(package.loaded[name], tostring(name), reads.names)
+   end
    for _, fn in ipairs(functions) do reads:add_function(fn, wanted[fn]) end
-   return reads.fields, reads.upvalues
+   reads:add_library(watch.functions)
+   return reads
 end
 
 return M

@@ -11,6 +11,7 @@ local Fused = require "tlua.optim.Fused"
 local Optimizer = require "tlua.optim.Optimizer"
 local follow = require "tlua.export.follow"
 local nested = require "tlua.export.nested"
+local outside = require "tlua.export.outside"
 local reads = require "tlua.export.reads"
 local trace = require "tlua.export.trace"
 
@@ -380,6 +381,20 @@ local function check_step(call, graph, tensors)
    end
 end
 
+-- Raises an error if other learning rates change more than the steps of the optimizers.
+local function check_reads_of_rates(graph, call, parts, tensors)
+   local other_rates = setmetatable({}, {__index = call})
+   other_rates.begin = function()
+      call.begin()
+      outside.change_rates(parts)
+   end
+   local fine, other = pcall(trace.record, other_rates, tensors)
+   if fine and not pcall(graph.same, graph, other) then
+      torch.raise("export_step: the function reads a learning rate as a number, which a program "
+         .. "would not change later; pass the rate as an input")
+   end
+end
+
 local function record(call, parts, tensors, symbols)
    local order, before, increments = {}, steps_made(parts), {}
    local graph
@@ -416,8 +431,12 @@ local function record(call, parts, tensors, symbols)
       call.begin()
       after()
    end
-   local other = trace.record_other_values(next_step, tensors)
+   local restore = outside.change_values(parts)
+   local fine, other = pcall(trace.record_other_values, next_step, tensors)
+   restore()
+   if not fine then error(other, 0) end
    graph:same(other)
+   if parts.reads_rates then check_reads_of_rates(graph, call, parts, tensors) end
    if #parts.schedulers == 0 then check_rates(graph, other) end
    trace.make_dynamic(graph, call, tensors, symbols)
    call.begin()
@@ -445,9 +464,11 @@ local function add_reads(parts, seen)
    for _, optimizer in ipairs(parts.optimizers) do
       skipped[optimizer.param_groups], skipped[optimizer.state] = true, true
    end
-   local fields
-   fields, parts.upvalues = reads.of(seen, parts.models, skipped)
-   table.move(fields, 1, #fields, #parts.fields + 1, parts.fields)
+   seen = reads.of(seen, parts.models, skipped)
+   table.move(seen.fields, 1, #seen.fields, #parts.fields + 1, parts.fields)
+   parts.upvalues, parts.whole, parts.tensors = seen.upvalues, seen.whole, seen.tensors
+   outside.check_calls(parts, seen)
+   parts.reads_rates = outside.reads_rates(seen)
 end
 
 -- Calls the function for the first time, so that optimizers and scalers create their state.
@@ -468,6 +489,7 @@ local function first_call(parts, call, tensors)
    begin_state(parts, existing, scales)
    if not fine then error(message, 0) end
    parts.fields, parts.upvalues = follow.fields_of_models(parts.models), {}
+   parts.whole, parts.tensors = {}, {}
    if seen then add_reads(parts, seen) end
 end
 

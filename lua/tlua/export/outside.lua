@@ -1,0 +1,140 @@
+-- outside.lua - values outside of a training step's models and optimizers on which the step depends
+-- (reads.lua): refuses those that a program cannot repeat, and finds the tensors whose changes a
+-- program does not see.
+
+local torch = require "tlua"
+
+local M = {}
+
+--- Raises an error if the step calls a function such as math.random, or reads a field that a
+--- schedule changes. `seen` is the result of reads.of, here and below.
+function M.check_calls(parts, seen)
+   if seen.varying then
+      torch.raise(("export_step: %s, whose result or effect may differ next time, but a program "
+         .. "repeats only operators; pass its result as an input"):format(seen.varying))
+   end
+   if seen.used.last_epoch and #parts.schedulers > 0 then
+      torch.raise("export_step: the function reads last_epoch of a scheduler, which a program does "
+         .. "not know; pass it as an input")
+   end
+end
+
+-- Returns a value that differs from `value` in all tensors; nil if it has no tensors of floats.
+local function other_value(value, depth)
+   if torch.is_tensor(value) then
+      if not value:is_floating_point() then return nil end
+      local _ <close> = torch.no_grad()
+      return value:detach() + 1
+   end
+   if type(value) ~= "table" or getmetatable(value) or depth > 2 then return nil end
+   local copy, any = {}, false
+   for key, item in next, value do
+      local other = other_value(item, depth + 1)
+      copy[key], any = other == nil and item or other, any or other ~= nil
+   end
+   return any and copy or nil
+end
+
+--- Changes the tensors in variables and fields that the calls have changed. A call that gives them
+--- new values before it reads them is recorded as before. Returns a function that restores them.
+function M.change_values(parts)
+   local undo = {}
+   for _, entry in ipairs(parts.upvalues) do
+      local _, value = debug.getupvalue(entry[1], entry[2])
+      local other = not rawequal(value, entry[3]) and other_value(value, 1)
+      if other then
+         debug.setupvalue(entry[1], entry[2], other)
+         undo[#undo + 1] = function() debug.setupvalue(entry[1], entry[2], value) end
+      end
+   end
+   for _, entry in ipairs(parts.fields) do
+      local value = rawget(entry[1], entry[2])
+      local other = not rawequal(value, entry[3]) and other_value(value, 1)
+      if other then
+         rawset(entry[1], entry[2], other)
+         undo[#undo + 1] = function() rawset(entry[1], entry[2], value) end
+      end
+   end
+   return function()
+      for _, fn in ipairs(undo) do fn() end
+   end
+end
+
+--- Returns whether the step reads a learning rate as a number: whether the code names it.
+function M.reads_rates(seen)
+   local names, methods = seen.names, seen.methods
+   return names.lr or names._last_lr or methods.get_last_lr or methods.get_lr
+end
+
+--- Changes the learning rates of optimizers and schedulers.
+function M.change_rates(parts)
+   for _, optimizer in ipairs(parts.optimizers) do
+      for _, group in ipairs(optimizer.param_groups) do
+         if type(group.lr) == "number" then group.lr = group.lr * 0.75 end
+      end
+   end
+   for _, scheduler in ipairs(parts.schedulers) do
+      local rates = {}
+      for i, rate in ipairs(rawget(scheduler, "_last_lr") or {}) do rates[i] = rate * 0.75 end
+      if #rates > 0 then rawset(scheduler, "_last_lr", rates) end
+   end
+end
+
+--- Returns a key whose value differs in two tables; nil if there is none.
+function M.difference(a, b)
+   for key, value in next, a do
+      if not rawequal(b[key], value) then return key end
+   end
+   for key in next, b do
+      if rawget(a, key) == nil then return key end
+   end
+end
+
+local function is_plain(value)
+   return value == nil or type(value) == "number" or type(value) == "boolean"
+      or type(value) == "string"
+end
+
+--- Raises an error if a variable has changed during the calls, and the step reads it for more than
+--- an update, such as n = n + 1. `entry` is an item of the lists of reads.lua.
+function M.check_changed(entry, value)
+   if not entry[5] or not is_plain(value) or not is_plain(entry[3]) then return end
+   if value ~= value and entry[3] ~= entry[3] then return end -- NaN
+   torch.raise(("export_step: %s has another value in each call of the function, which reads it; a "
+      .. "program would repeat the value of the example; pass it as an input"):format(entry[4]))
+end
+
+local function is_dense(tensor)
+   return not torch._sparse_parts(tensor) and tensor.device.type ~= "meta" and tensor:numel() > 0
+end
+
+--- Finds the tensors outside of the models that the program shares with the script. Appends them to
+--- `own`, the program's tensors to `kept`, and their names to `names`. Returns a list of
+--- {tensor, version, name} for the other tensors, of which the program has a copy or has read the
+--- values: they must not change.
+function M.tensors(graph, parts, named, own, kept, names)
+   local known, constants, fixed = {}, {}, {}
+   for _, entry in ipairs(named) do known[entry[2]] = true end
+   for _, pair in ipairs(graph:constants()) do
+      if is_dense(pair[2]) then constants[pair[2]:data_ptr()] = pair[2] end
+   end
+   for _, pair in ipairs(parts.tensors) do
+      local name, tensor = pair[1], pair[2]
+      local dense = not known[tensor] and is_dense(tensor)
+      known[tensor] = true
+      local grad = dense and tensor.grad
+      if grad and is_dense(grad) and constants[grad:data_ptr()] then
+         torch.raise(("export_step: the function reads the gradient of %s, which is no tensor of "
+            .. "the model"):format(name))
+      end
+      local constant = dense and constants[tensor:data_ptr()]
+      if constant and torch._same_memory({tensor}, {constant}) == 0 then
+         own[#own + 1], kept[#kept + 1], names[#names + 1] = tensor, constant, name
+         constant = not graph:reads()
+      end
+      if dense and not constant then fixed[#fixed + 1] = {tensor, tensor._version, name} end
+   end
+   return fixed
+end
+
+return M

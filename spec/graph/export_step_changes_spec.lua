@@ -1,0 +1,230 @@
+-- Tests values on which a training step depends besides its inputs, models and optimizers. A program of
+-- torch.export_step must follow their changes, or name the change in an error at the export or at the next run.
+
+local torch = require "tlua"
+local nn, optim, F = torch.nn, torch.optim, torch.nn.functional
+
+-- Returns a step whose loss is fn(model, x, optimizer), and the objects that the step uses.
+local function step_of(fn)
+   torch.manual_seed(1)
+   local model = nn.Linear(4, 4)
+   local optimizer = optim.SGD(model:parameters(), {lr = 0.1})
+   return function(x)
+      optimizer:zero_grad()
+      local loss = fn(model, x, optimizer)
+      loss:backward()
+      optimizer:step()
+      return loss:detach()
+   end, {model = model, optimizer = optimizer}
+end
+
+local x <const> = torch.randn(6, 4)
+
+local function square(model, input) return model(input):square():mean() end
+
+-- Checks that a program runs before change() and refuses to run afterwards.
+local function refuses(name, fn, change)
+   local step, parts = step_of(fn)
+   local program = torch.export_step(step, {x}, parts)
+   program(x)
+   local restore = change()
+   local fine, message = pcall(program, x)
+   if restore then restore() end
+   assert.is_false(fine, name)
+   assert.matches(("program: %s has changed since the export; export the step again"):format(name), message, 1, true)
+end
+
+-- Checks that a step cannot be exported.
+local function no_export(pattern, fn, add_parts)
+   local step, parts = step_of(fn)
+   if add_parts then add_parts(parts) end
+   assert.error_matches(function() torch.export_step(step, {x}, parts) end, pattern)
+end
+
+-- Checks that a program makes the same steps as the function, with change() between the second and the third step.
+local function follows(make, change)
+   local eager = step_of(make)
+   local step, parts = step_of(make)
+   local program = torch.export_step(step, {x}, parts)
+   for i = 1, 4 do
+      if change and i == 3 then change() end
+      assert(eager(x):equal(program(x)), "step " .. i)
+   end
+end
+
+describe("a program of a training step", function()
+   it("refuses to run after the script has replaced a function of the library", function()
+      local function replaced(owner, key, fn)
+         refuses("the library's function " .. key, fn, function()
+            local old = owner[key]
+            owner[key] = function(...) return old(...) end
+            return function() owner[key] = old end
+         end)
+      end
+      replaced(torch, "add", function(m, t) return torch.add(m(t), 1):square():mean() end)
+      replaced(F, "relu", function(m, t) return F.relu(m(t)):square():mean() end)
+      replaced(F, "linear", square)
+      replaced(torch.Tensor, "square", square)
+   end)
+
+   it("refuses to run after a key of a table is new, gone or another one, if the step reads all keys", function()
+      local weights = {a = 1, b = 2}
+      local function summed(m, t)
+         local loss = square(m, t)
+         for _, weight in pairs(weights) do loss = loss + weight end
+         return loss
+      end
+      local function set(key, value)
+         return function()
+            local old = weights[key]
+            weights[key] = value
+            return function() weights[key] = old end
+         end
+      end
+      refuses("weights.c", summed, set("c", 3))
+      refuses("weights.a", summed, set("a", nil))
+      refuses("weights.b", summed, set("b", 3))
+      weights.a, weights.b = nil, nil
+      refuses("weights.c", summed, set("c", 3))
+      local values, list, none = {}, {}, {}
+      for i = 1, 20 do values[i], list[i] = 1, 1 end
+      refuses("values[20]", function(m, t) return square(m, t) * torch.tensor(values):sum() end, function()
+         values[20] = 2
+      end)
+      refuses("list[18]", function(m, t) return square(m, t) * list[18] end, function() list[18] = 2 end)
+      refuses("none[1]", function(m, t) return square(m, t) * (#none + 1) end, function() none[1] = 1 end)
+      local deep = {a = {b = {c = {d = {e = {f = 1}}}}}}
+      refuses("deep.a.b.c.d.e.f", function(m, t) return square(m, t) * deep.a.b.c.d.e.f end, function()
+         deep.a.b.c.d.e.f = 2
+      end)
+      package.loaded["spec.graph.settings"] = {gain = 1}
+      refuses("spec.graph.settings.gain", function(m, t)
+         return square(m, t) * require "spec.graph.settings".gain
+      end, function() package.loaded["spec.graph.settings"].gain = 2 end)
+      package.loaded["spec.graph.settings"] = nil
+   end)
+
+   it("sees new values in the memory of a tensor outside of the model, or refuses to run", function()
+      for _, w in ipairs {torch.ones(4), torch.tensor(1.0), torch.ones(4, 6):t(), torch.ones(4, {dtype = "float64"})} do
+         follows(function(m, t) return (m(t) * w:float()):square():mean() end, function() w:mul_(2) end)
+      end
+      local full = torch.ones(4, 2)
+      for _, w in ipairs {full:select(2, 1), full[1][1]:expand(4)} do
+         refuses("the value of w", function(m, t) return (m(t) * w):square():mean() end, function() full:fill_(2) end)
+      end
+      local factor, sizes = torch.tensor(1.0), torch.tensor {2, 2}
+      refuses("the value of factor", function(m, t)
+         return factor:item() > 1.5 and square(m, t) * 2 or square(m, t)
+      end, function() factor:fill_(2) end)
+      refuses("the value of sizes", function(m, t) return m(t):split(sizes:tolist(), 2)[1]:mean() end, function()
+         sizes[1], sizes[2] = 1, 3
+      end)
+      local w = torch.ones(4)
+      local step, parts = step_of(function(m, t) return (m(t) * w):square():mean() end)
+      local program = torch.export_step(step, {x}, parts)
+      w.data = torch.zeros(4)
+      assert.error_matches(function() program(x) end, "program: w has another memory or dtype than in the export")
+   end)
+end)
+
+describe("the export of a training step", function()
+   it("refuses a number that changes from call to call and is read", function()
+      local n, state, on = 0, {n = 0}, false
+      local function changes(name)
+         return "export_step: " .. name .. " has another value in each call of the function, which reads it; a program "
+            .. "would repeat the value of the example; pass it as an input"
+      end
+      no_export(changes "the variable n", function(m, t)
+         n = n + 1
+         return n % 50 == 0 and square(m, t) * 2 or square(m, t)
+      end)
+      no_export(changes "state.n", function(m, t)
+         state.n = state.n + 1
+         return state.n > 50 and square(m, t) * 2 or square(m, t)
+      end)
+      no_export(changes "the variable n", function(m, t, optimizer)
+         n = n + 1
+         optimizer.param_groups[1].lr = n < 100 and 0.1 or 0.01
+         return square(m, t)
+      end)
+      no_export("the model calls other operators for other values", function(m, t)
+         on = not on
+         return on and square(m, t) * 2 or square(m, t)
+      end)
+      follows(function(m, t) -- these counters have no effect
+         n = n + 1
+         state.n = state.n - 2
+         state.m = (state.m or 0) + 1
+         return square(m, t)
+      end)
+   end)
+
+   it("refuses a tensor that one call leaves to the next in a variable or a field", function()
+      local pattern = "constant_1, a tensor that the model makes, depends on values of the inputs"
+      local hidden
+      local state = {}
+      no_export(pattern, function(m, t)
+         local y = hidden and m(t) + hidden or m(t)
+         hidden = y:detach()
+         return y:square():mean()
+      end)
+      no_export(pattern, function(m, t)
+         local loss = square(m, t)
+         state.mean = state.mean and state.mean * 0.9 + loss:detach() * 0.1 or loss:detach()
+         return loss * state.mean
+      end)
+      no_export(pattern, function(m, t)
+         state.parts = {state.parts and state.parts[1] * 0.5 or t:sum()}
+         return square(m, t) * state.parts[1]
+      end)
+      follows(function(m, t) -- each call sets the field before it reads the field
+         state.output = m(t)
+         state.loss = state.output:square():mean()
+         return state.loss
+      end)
+   end)
+
+   it("refuses calls of functions whose results may differ next time", function()
+      local function refused(name, fn)
+         no_export(name .. " is called, whose result or effect may differ next time, but a program repeats only "
+            .. "operators; pass its result as an input", fn)
+      end
+      local random = math.random
+      refused("math.random", function(m, t) return random() < 2 and square(m, t) or t:sum() end)
+      refused("os.time", function(m, t) return os.time() > 0 and square(m, t) or t:sum() end)
+      refused("io.open", function(m, t) return io.open "/nonexistent" and t:sum() or square(m, t) end)
+      local gain = coroutine.wrap(function() while true do coroutine.yield(1) end end)
+      refused("a coroutine", function(m, t) return square(m, t) * gain() end)
+      follows(function(m, t)
+         io.write ""
+         return os.getenv "TLUA_NO_SUCH_VARIABLE" and t:sum() or square(m, t)
+      end)
+   end)
+
+   it("refuses learning rates and epochs that are read as numbers, and gradients of other tensors", function()
+      no_export("the function reads a learning rate as a number", function(m, t, optimizer)
+         return square(m, t) * optimizer.param_groups[1].lr
+      end)
+      local schedule
+      local function add_schedule(parts)
+         schedule = optim.lr_scheduler.StepLR(parts.optimizer, 50)
+         parts.scheduler = schedule
+      end
+      no_export("the function reads a learning rate as a number", function(m, t)
+         local loss = square(m, t) * schedule:get_last_lr()[1]
+         schedule:step()
+         return loss
+      end, add_schedule)
+      no_export("the function reads last_epoch of a scheduler", function(m, t)
+         schedule:step()
+         return schedule.last_epoch > 50 and square(m, t) * 2 or square(m, t)
+      end, add_schedule)
+      local settings = {lr = 2}
+      follows(function(m, t) return square(m, t) * settings.lr end)
+      local w = torch.ones(4):requires_grad_()
+      w.grad = torch.ones(4)
+      no_export("the function reads the gradient of w, which is no tensor of the model", function(m, t)
+         return (m(t) * w.grad):square():mean()
+      end)
+   end)
+end)
