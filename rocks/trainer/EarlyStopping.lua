@@ -48,7 +48,8 @@ local function beats(self, a, b)
    return a > b
 end
 
--- Compares a new value with the best one. Returns the reason why the training ends, or nil.
+-- Compares a new value with the best one. Returns the reason why the training must end, or nil if
+-- it continues.
 local function reason(self, value)
    if self.check_finite and (value ~= value or math.abs(value) == math.huge) then
       return ("%s = %s is not finite"):format(self.monitor, value)

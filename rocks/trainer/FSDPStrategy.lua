@@ -11,9 +11,9 @@ local signature = args.signature [[trainer.FSDPStrategy(auto_wrap_policy: any?,
    state_dict_type: string = 'full', reshard_after_forward: boolean?, mp_policy: object?,
    offload_policy: object?, mesh: object?)]]
 
---- Options for sharding by torch.distributed.fsdp.fully_shard; a value of the trainer's option
---- `strategy`. The string "fsdp" and a mesh stand for an object of this class with the default
---- options.
+--- Options for sharding by torch.distributed.fsdp.fully_shard. An object of this class is a value
+--- of the trainer's option `strategy`. The string "fsdp" as this option stands for an object with
+--- the default options, and a mesh stands for an object with this mesh.
 ---
 ---     local strategy = torch.trainer.FSDPStrategy {
 ---        auto_wrap_policy = {torch.nn.TransformerEncoderLayer},
@@ -25,7 +25,8 @@ local signature = args.signature [[trainer.FSDPStrategy(auto_wrap_policy: any?,
 ---@overload fun(options?: table): trainer.FSDPStrategy
 local FSDPStrategy = class.class(NAME)
 
--- Returns a function that returns whether a module is wrapped as a unit of its own.
+-- Returns a function(module) that tells whether a module's parameters are gathered separately from
+-- those of other modules.
 local function policy_of(given)
    if given == nil then return function() return false end end
    local classes, is_class = given, type(given) == "table" and rawget(given, "__name")

@@ -11,7 +11,8 @@ local signature = args.signature [[trainer.Learner(model: any, loss: callable,
    interval: string = 'epoch')]]
 
 --- Makes a trainable module from a model and a loss function. Each batch is a list {input, target}.
---- The module logs `train_loss`, `val_loss`, `test_loss`, and each metric with the same prefixes.
+--- The module logs `train_loss`, `val_loss` and `test_loss`, and each metric with the prefixes
+--- `train_`, `val_` and `test_`.
 ---
 ---     local model = torch.nn.Linear(1, 1)
 ---     local learner = torch.trainer.Learner(model, torch.nn.MSELoss(), {lr = 0.1})
@@ -42,7 +43,8 @@ function Learner:__init(...)
       args.refuse("trainer.Learner", "interval", "epoch or step", a.interval)
    end
    self.model = a.model
-   -- a loss with weights is a module; as a field of this module, it moves to the same device
+   -- A loss with weights is a module. As a field of this module, it moves to the same device as the
+   -- model.
    self.loss = a.loss
    for _, name in ipairs {"optimizer", "lr", "metrics", "schedule", "interval"} do
       rawset(self, name, a[name] or false)

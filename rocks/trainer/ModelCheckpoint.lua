@@ -1,5 +1,5 @@
--- ModelCheckpoint.lua - saves checkpoints: those with the best logged value, the last one, or one
--- every n steps.
+-- ModelCheckpoint.lua - a callback that saves checkpoints of a training: those with the best logged
+-- value, the last one, or one every n steps.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -68,7 +68,7 @@ local function folder_of(self, trainer)
    return (logger and logger.log_dir or trainer.default_root_dir) .. "/checkpoints"
 end
 
---- Runs at the beginning of a training: finds the folder for checkpoints.
+--- Runs at the beginning of a training, and finds the folder in which checkpoints are saved.
 ---@param trainer trainer.Trainer
 function ModelCheckpoint:setup(trainer) self.folder = folder_of(self, trainer) end
 
@@ -86,9 +86,9 @@ local function has_checkpoint(files)
    return false
 end
 
--- Returns the number of steps of the training that a checkpoint has saved, and its epoch with a
--- fraction that grows with the progress within the step. Returns nil if the file is not a
--- checkpoint of a training. Weights are not read.
+-- Returns two numbers by which checkpoints are compared: the number of steps after which a
+-- checkpoint was saved, and the epoch, with a fraction that grows within a step. Returns nil if the
+-- file is no checkpoint of a training. The weights are not read.
 local function age_of(path)
    local ok, state = pcall(strategy.read, path, true)
    if not ok then
@@ -105,14 +105,16 @@ local function age_of(path)
    return step, epoch + (places[loops.place] or 0)
 end
 
---- Returns the path of the newest checkpoint, which is last.ckpt or the last one saved.
+--- Returns the path of the newest checkpoint, which is last.ckpt or the checkpoint that was saved
+--- last. Returns nil if there is none.
 ---@param trainer trainer.Trainer
 ---@return string? path
 function ModelCheckpoint:find_last(trainer)
    local folder = folder_of(self, trainer)
    local found, best_step, best_epoch = nil, -1, -1
    local files = names_in(folder)
-   -- Each run of a program has its own folder: takes the newest folder with checkpoints.
+   -- Each run of a program has its own folder. If this run's folder has no checkpoints yet, the
+   -- newest folder with checkpoints is searched.
    local base, version = folder:match "^(.*/version_)(%d+)/checkpoints$"
    while not self.dirpath and version and not has_checkpoint(files) and tonumber(version) > 0 do
       version = tonumber(version) - 1
@@ -168,7 +170,8 @@ local function better(self, a, b)
    return a > b
 end
 
--- Returns the checkpoint with the worst or with the best value among those that are kept.
+-- Returns the path of the kept checkpoint with the worst value if `worst` is true, and otherwise
+-- with the best value.
 local function extreme(self, worst)
    local found
    local paths = {}
@@ -194,7 +197,7 @@ local function exists(path)
    return file ~= nil
 end
 
--- Returns a path that is not in use by a file of another run.
+-- Returns the path for a new checkpoint. No file of another run has this path.
 local function path_of(self, trainer)
    local name = self:format_name(trainer.current_epoch, trainer.global_step,
       trainer.callback_metrics)
@@ -344,7 +347,8 @@ end
 ---@param state table  a result of state_dict
 function ModelCheckpoint:load_state_dict(state)
    self.last_step_saved = state.last_step_saved
-   -- Each run of a program has its own folder; a resumed training continues in the old one.
+   -- A new run gets a new folder. A training that is resumed continues in the folder of the old
+   -- run.
    if not self.dirpath and io_folder.list(state.dirpath) then self.folder = state.dirpath end
    if state.dirpath ~= self.folder then
       io.stderr:write(("trainer: ModelCheckpoint: the folder was %s and is %s: checkpoints of "

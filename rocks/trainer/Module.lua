@@ -47,7 +47,8 @@ local take_log = args.signature [[trainer.Module.log(name: string, value: any,
    prog_bar: boolean = false, logger: boolean = true, on_step: boolean?, on_epoch: boolean?,
    reduce_fx: string = 'mean', sync_dist: boolean = false, batch_size: count?)]]
 
---- Logs a value under a name. Loggers, the progress bar and callbacks that monitor the name get it.
+--- Logs a value under a name. Loggers and the progress bar show it, and callbacks that monitor the
+--- name read it.
 ---@param name string  the name of the value
 ---@param value number|Tensor  a number, or a tensor of one element
 ---@param options? {prog_bar: boolean, logger: boolean, on_step: boolean, on_epoch: boolean,
@@ -122,7 +123,7 @@ end
 ---@return optim.Optimizer ...
 function Module:optimizers() return table.unpack(trainer_of(self, "optimizers").optimizers) end
 
---- Returns the schedules of learning rates.
+--- Returns the schedules of learning rates that configure_optimizers has returned.
 ---@return optim.LRScheduler ...
 function Module:lr_schedulers()
    local list = {}
@@ -201,7 +202,8 @@ end
 
 local is_tensor <const> = torch.is_tensor
 
--- Moves the tensors in a value to a device. Returns the value itself if they are already there.
+-- Moves the tensors in a value, such as a table of tensors, to a device. Tensors that are already
+-- there are not copied.
 local function move(value, device)
    if is_tensor(value) then return value.device == device and value or value:to(device) end
    if type(value) ~= "table" or getmetatable(value) then return value end
@@ -222,7 +224,8 @@ local function move(value, device)
    return moved
 end
 
--- Maps names to devices, because comparing a tensor's device with a name gives false.
+-- Maps the names of devices to device objects. A tensor's device can only be compared with an
+-- object; comparing it with a name gives false.
 local devices <const> = setmetatable({}, {__index = function(known, name)
    known[name] = torch.device(name)
    return known[name]

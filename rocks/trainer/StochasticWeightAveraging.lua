@@ -14,9 +14,9 @@ local signature = args.signature [[trainer.StochasticWeightAveraging(swa_lrs: nu
       annealing_strategy: string = 'cos')]]
 
 --- Averages the weights at the ends of the last epochs ("Averaging Weights Leads to Wider Optima",
---- Izmailov et al., 2018), in which the learning rate moves to swa_lrs. At the end of the training,
---- the module gets the averaged weights, and its batch norm layers get the statistics of the
---- training data.
+--- Izmailov et al., 2018), during which the learning rate moves to swa_lrs. At the end of the
+--- training, the module gets the averaged weights, and its batch norm layers get the statistics of
+--- the training data.
 ---
 ---     local SWA = torch.trainer.StochasticWeightAveraging
 ---     local swa = SWA(0.01, {swa_epoch_start = 5})
@@ -109,7 +109,8 @@ local function update_norms(trainer, module)
    if not next(layers) then return end
    for layer in pairs(layers) do
       layer:reset_running_stats()
-      layer.momentum = false -- makes the layer average over all batches
+      -- Without a momentum, the layer averages its statistics over all batches.
+      layer.momentum = false
    end
    trainer.log_stage, trainer.logged = "train_batch", Results()
    torch.no_grad(function()

@@ -91,7 +91,7 @@ function Trainer:__init(...)
    self.current_epoch, self.global_step = 0, 0
    self.callback_metrics, self.logged_metrics, self.progress_bar_metrics = {}, {}, {}
    self.optimizers, self.schedules, self.times = {}, {}, {}
-   -- the optimizers that have the hook of count_steps
+   -- The steps of these optimizers are counted by a hook of count_steps.
    self.counted = setmetatable({}, {__mode = "k"})
    self.progress = {batch = 0, stepped = 0, total_batches = 0, accumulated = 0,
       steps_plateau = false}
@@ -139,7 +139,8 @@ end
 function Trainer:_restore_random()
    if self.random_states then
       torch.random.set_states(self.random_states)
-      local shift = self.random_shift -- set on a rank that did not exist in the saved training
+      -- a number on a rank that did not exist in the saved training; otherwise nil
+      local shift = self.random_shift
       if shift then torch.manual_seed(torch.randint(0, 1 << 53, {1}):item() ~ shift) end
       self.random_states, self.random_shift = nil, nil
    end
@@ -158,8 +159,9 @@ function Trainer:is_first_rank() return self.is_global_zero end
 -- Checkpoints -------------------------------------------------------------------------------------
 
 --- Saves a checkpoint: weights, optimizers, schedules, callbacks, loops, random states and the
---- position of the data loader. If a batch is being processed, the file is written at the end of
---- the batch, so that a resumed training continues exactly as this one.
+--- position of the data loader. If a batch is being processed, the file is written only at the end
+--- of the batch. So a training that is resumed from the file gives the same results as this
+--- training.
 ---@param path string  the file
 ---@param weights_only? boolean  whether only the weights and hyperparameters are saved
 function Trainer:save_checkpoint(path, weights_only)
@@ -179,8 +181,8 @@ end
 
 -- Entries -----------------------------------------------------------------------------------------
 
--- Raises an error unless `loader` is a data loader. A dataset would give single items instead of
--- batches.
+-- Raises an error unless `loader` is a data loader. A frequent mistake is to pass a dataset, which
+-- would give single items instead of batches.
 local function check_loader(name, loader)
    local is_loader = type(loader) == "function"
       or type(loader) == "table" and rawget(loader, "__name") == nil
@@ -255,8 +257,8 @@ local function finish(self)
    detach(self.module)
 end
 
--- Calls on_exception of all callbacks. An error in such a call is only printed, because the
--- training ends with the first error.
+-- Calls the hook on_exception of all callbacks. If such a call raises an error itself, this error
+-- is only printed, because the training ends with the first error.
 local function tell_callbacks(self, message)
    for _, callback in ipairs(self.callbacks) do
       if callback.on_exception then
@@ -269,7 +271,8 @@ local function tell_callbacks(self, message)
    end
 end
 
--- Runs fn for the method `stage`. After an error, calls on_exception and raises the error again.
+-- Runs fn for the method `stage`, such as "fit". If fn raises an error, calls the hook on_exception
+-- and raises the error again.
 local function guarded(self, stage, fn)
    if self.running then
       torch.raise(("%s.%s: this trainer is running %s; a hook needs another trainer and another "
@@ -291,7 +294,8 @@ local function guarded(self, stage, fn)
    error(message, 0)
 end
 
--- Prints a warning for each loader without batches, since it produces no values to log.
+-- Prints a warning for each loader without batches. Such a loader produces no values to log, which
+-- callbacks may expect.
 local function tell_empty(self, kind, limits)
    for i, n in ipairs(limits) do
       if n == 0 and self.is_global_zero then

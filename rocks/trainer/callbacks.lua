@@ -1,4 +1,5 @@
--- callbacks.lua - the smaller callbacks.
+-- callbacks.lua - the smaller callbacks: LearningRateMonitor, GradientAccumulationScheduler, Timer,
+-- ProgressBar and ModelSummary.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -13,7 +14,8 @@ local M = {}
 local take_monitor = args.signature [[trainer.LearningRateMonitor(logging_interval: string?,
    log_momentum: boolean = false, log_weight_decay: boolean = false)]]
 
---- Logs the learning rates of all schedules. Loggers get them, and they are in callback_metrics.
+--- Logs the learning rates of all schedules. Loggers get the rates, and callback_metrics contains
+--- them.
 ---
 ---     local trainer = torch.trainer
 ---     local monitor = trainer.LearningRateMonitor {logging_interval = "epoch"}
@@ -155,7 +157,8 @@ function Accumulation:on_train_start(trainer)
    end
 end
 
---- Runs at the beginning of each training epoch, and sets its number of batches to accumulate.
+--- Runs at the beginning of each training epoch, and sets the number of batches to accumulate in
+--- this epoch.
 ---@param trainer trainer.Trainer
 function Accumulation:on_train_epoch_start(trainer)
    trainer.accumulate = self:get_accumulate_grad_batches(trainer.current_epoch)
@@ -203,7 +206,8 @@ function Timer:time_elapsed(stage)
    return before + (self.ended[stage] or torch.io.clock()) - begun
 end
 
---- Returns the seconds that remain; nil if the timer has no duration.
+--- Returns the seconds that remain of the timer's duration. Returns nil if the timer has no
+--- duration.
 ---@return number?
 function Timer:time_remaining()
    return self.duration and self.duration + 0.0 - self:time_elapsed() or nil
@@ -320,7 +324,8 @@ local function count(module, trainable)
    local n = 0
    for _, parameter in ipairs(module:parameters()) do
       if trainable == nil or parameter.requires_grad == trainable then
-         local whole = 1 -- counts all elements of the parameter, even if it is sharded over ranks
+         -- All elements of a parameter are counted, even if the parameter is sharded over ranks.
+         local whole = 1
          for _, size in ipairs(placement.of(parameter).shape) do whole = whole * size end
          n = n + whole
       end

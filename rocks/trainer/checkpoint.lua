@@ -34,8 +34,9 @@ local function gradients(self)
    return list
 end
 
--- Returns this rank's buffers. The buffers of batch norm differ between ranks: with DDP until the
--- next forward pass, and with sharded parameters always.
+-- Returns the module's buffers on this rank, or nil if there is only one rank. The buffers of batch
+-- norm differ between ranks. With DDP they become equal in the next forward pass; with sharded
+-- parameters they always differ.
 local function buffers(self)
    if self.world_size == 1 then return nil end
    local list = {}
@@ -77,7 +78,8 @@ local function dump(self, weights_only, in_folder)
    return state
 end
 
---- Saves a checkpoint. The first rank writes it as a file, or all ranks write it as a folder.
+--- Saves a checkpoint. Either the first rank writes it as a file, or all ranks together write it as
+--- a folder.
 function M.save(self, path, weights_only)
    local in_folder = strategy.saves_folders(self)
    local state = dump(self, weights_only, in_folder)
@@ -104,7 +106,8 @@ function M.save(self, path, weights_only)
    if self.world_size > 1 then torch.distributed.barrier() end
 end
 
---- Returns the path of the checkpoint that ckpt_path denotes, which may be "best" or "last".
+--- Returns the path of the checkpoint that the option ckpt_path denotes. `path` is the value of
+--- this option: a path, "best", "last" or nil.
 function M.find(self, path)
    if path == nil then return nil end
    if path ~= "last" and path ~= "best" then
@@ -173,14 +176,16 @@ local function check_count(what, expected, got)
       expected, what, got))
 end
 
--- Returns whether an epoch has ended; its last hooks may still be missing.
+-- Returns whether a training was saved between two epochs. The last hooks of the first of these
+-- epochs may not have run yet.
 local function is_between_epochs(loops)
    return loops.place == "epoch" or loops.place == "done" or loops.place == nil
       or loops.is_last == true
 end
 
--- Raises an error if the number of ranks has changed within an epoch. The ranks could not continue,
--- because each has already used its share of the batches.
+-- Raises an error if the training was saved within an epoch by another number of ranks. Each rank
+-- has already used its own share of the epoch's batches, so a new number of ranks could not
+-- continue the epoch.
 local function check_ranks(self, state)
    local count = #state.ranks
    if count == 0 then
@@ -195,8 +200,8 @@ local function check_ranks(self, state)
 end
 
 -- Returns the part of a checkpoint that belongs to this rank. If the number of ranks has changed,
--- this rank gets the buffers of the first rank and its share of the logged values; a rank that did
--- not exist before draws new random numbers.
+-- the rank gets the buffers of the first rank and a share of the logged values. A rank that did not
+-- exist before draws new random numbers.
 local function own_part(self, state)
    local count = #state.ranks
    local own = state.ranks[self.global_rank + 1]

@@ -40,8 +40,8 @@ local kinds <const> = {
    end},
 }
 
--- Lists the paths of the fields with their kinds. A question mark means that the field may be
--- missing.
+-- Lists the fields of a checkpoint: the path of each field, followed by its kind. A question mark
+-- means that the field may be missing.
 local weights <const> = {"epoch count", "global_step count", "state_dict table",
    "hyper_parameters table?"}
 local training <const> = {"loops table", "loops.batch count", "loops.stepped count",
@@ -53,7 +53,8 @@ local training <const> = {"loops table", "loops.batch count", "loops.stepped cou
 local of_rank <const> = {"random table", "loader table?", "gradients table?", "results logs?",
    "buffers table?"}
 
--- Checks the fields of a table. In messages, their names begin with `prefix`.
+-- Checks the listed fields of the table `state`. `prefix` is put before their names in error
+-- messages.
 local function check(who, state, fields, prefix)
    for _, field in ipairs(fields) do
       local path, kind, optional = field:match "^(%S+) (%a+)(%??)$"

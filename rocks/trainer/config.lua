@@ -10,14 +10,15 @@ local M = {}
 local known <const> = {build = true, model = true, data = true, trainer = true, seed = true,
    ckpt_path = true, sweep = true}
 
---- Raises an error, on which the command prints the message and its usage.
+--- Raises an error in the arguments. The command prints its message, followed by the command's
+--- usage.
 ---@param text string
 function M.fail(text) error({usage = text}, 0) end
 
 local fail <const> = M.fail
 
---- Converts a text of the command line to a value: a number, a boolean, nil or a table if the text
---- is such a constant in Lua, otherwise the text itself.
+--- Converts a text of the command line to a value. If the text is a Lua constant (a number, a
+--- boolean, nil or a table), the value is this constant. Otherwise it is the text itself.
 ---@param text string
 ---@return any
 function M.value_of(text)
@@ -127,7 +128,7 @@ function M.read(path)
    return config
 end
 
--- Formats a value as Lua source.
+-- Formats a value as Lua source on several lines.
 local function show(value, indent)
    if type(value) == "string" then return ("%q"):format(value) end
    if type(value) ~= "table" or getmetatable(value) then
@@ -158,7 +159,8 @@ function M.show(value)
    return (text:gsub("{ ", "{"):gsub(", }", "}"))
 end
 
---- Returns a text from which the command line gives this value.
+--- Converts a value to the text that has to be written on the command line to get this value. It is
+--- the inverse of value_of.
 ---@param value any
 ---@return string
 function M.text_of(value)

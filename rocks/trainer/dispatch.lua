@@ -13,7 +13,8 @@ local M = {}
 local after_module <const> = {on_train_batch_end = true, on_validation_end = true,
    on_train_epoch_end = true}
 
--- Returns the functions that a hook must call, as lists by kind: {callbacks..., module = fn}.
+-- Returns what a hook must call: {before =, monitors =, savers =, module =}. The first three fields
+-- are lists of callbacks, and `module` is the module's function or nil.
 local function lists_of(self, hook)
    local before, monitors, savers = {}, {}, {}
    for _, callback in ipairs(self.callbacks) do
@@ -36,7 +37,8 @@ function M.prepare(self)
       lists[hook] = lists_of(self, hook)
       return lists[hook]
    end})
-   -- tells whether a hook has anything to call, so that a loop can skip `fire` for each batch
+   -- heard[hook] tells whether a hook has anything to call, so that a loop can skip the calls of
+   -- `fire` for each batch.
    self.heard = setmetatable({}, {__index = function(heard, hook)
       local lists = self.hook_lists[hook]
       heard[hook] = self.profiler ~= nil or #lists.before > 0 or lists.module ~= nil
@@ -65,7 +67,8 @@ local function fire(self, hook, ...)
    return result
 end
 
---- Calls a hook of the callbacks and then of the module. Returns -1 if one of them has returned -1.
+--- Calls a hook of the callbacks and then of the module. Returns -1 if one of them has returned -1,
+--- which asks the trainer to skip the rest of the epoch.
 function M.fire(self, hook, ...)
    if not self.profiler then return fire(self, hook, ...) end
    local begun = torch.io.clock()

@@ -17,8 +17,8 @@ function M.iterate(loader)
    end
 end
 
---- Finds, for each hook that moves batches, the object that has it: the data module, or else the
---- module, or nil if neither has it.
+--- Finds, for each hook that moves batches, the object whose method is called. It is the data
+--- module if it has the method, or else the module. Without such an object, the field is nil.
 function M.prepare(self)
    local module, data = self.module, self.datamodule
    local function owner(name)
@@ -42,7 +42,8 @@ function M.transfer(self, batch, loader)
    return batch
 end
 
--- Returns a function that restores the training mode of each module within `module`.
+-- Records the training mode of `module` and of all modules within it. Returns a function that
+-- restores these modes.
 local function keep_modes(module)
    local modes = {}
    for _, part in ipairs(module:modules()) do modes[part] = part.training end
@@ -59,7 +60,9 @@ local function run_loader(self, kind, loader, i, limit, outputs)
    local module, fire = self.module, self.fire
    local name, many = kind .. "_step", #self.eval_loaders > 1
    local step = module[name]
-   if self.shards then -- forward of `wrapped` gathers the sharded parameters
+   -- The parameters are sharded, so the step is called through `wrapped`, whose forward gathers
+   -- them.
+   if self.shards then
       step = function(_, ...) return self.wrapped(name, ...) end
    end
    local epoch <close> = setmetatable({next = M.iterate(loader)}, {__close = function(epoch)
@@ -79,7 +82,7 @@ local function run_loader(self, kind, loader, i, limit, outputs)
          return step(module, batch, number)
       end)
       fire(self, "on_" .. kind .. "_batch_end", result, batch, number, i)
-      if outputs then -- if a batch has no result, its entry stays nil
+      if outputs then -- the entry of a batch without a result stays nil
          outputs[number], outputs.n = result, number
          if result == nil and not told then
             told = true
@@ -113,7 +116,8 @@ function M.run(self, kind, loaders, limits)
    local outer_stage, outer_logged, outer_place = self.log_stage, self.logged, self.log_place
    self.eval_loaders = loaders
    local in_fit = kind == "validation" and self.stage == "fit"
-   -- clears the gradients, unless they are being accumulated
+   -- This call clears the gradients, which is not allowed while they are being accumulated over
+   -- batches.
    if in_fit and not self.sanity_checking and self.progress.accumulated == 0 then
       mode_hook(module, "on_validation_model_zero_grad", function() module:zero_grad() end)
    end

@@ -19,14 +19,14 @@ local M = {}
 
 local is_tensor <const> = torch.is_tensor
 
--- Returns the number of batches in an epoch; math.huge for a loader without a length.
+-- Returns the number of batches in an epoch. For a loader without a length it is math.huge.
 local function length_of(loader)
    local ok, n = pcall(function() return #loader end)
    return ok and n or math.huge
 end
 
--- Returns how many of n batches a limit allows. An integer limit is a number of batches, a float is
--- a share.
+-- Returns how many of n batches a limit allows. A limit that is an integer is a number of batches;
+-- a limit that is a float is a share of n.
 local function limited(n, limit)
    if math.type(limit) == "integer" then return math.min(n, limit) end
    if n == math.huge then return limit == 1.0 and n or limit == 0.0 and 0 or n end
@@ -75,7 +75,8 @@ local function training_step(self, batch, number)
    return loss_of(self, result)
 end
 
--- Computes the loss and its gradients. If `first` is true, the old gradients are cleared before.
+-- Computes the loss of a batch and its gradients. If `first` is true, the gradients of earlier
+-- batches are cleared before.
 local function compute(self, batch, number, first)
    local heard, plan = self.heard, self.plan
    local loss = training_step(self, batch, number)
@@ -104,7 +105,8 @@ local function compute(self, batch, number, first)
    return loss
 end
 
--- Computes gradients, and unscales and clips them for the optimizer's step.
+-- Computes the gradients for an optimizer's step, undoes the scaling of a gradient scaler, and
+-- clips the gradients. Returns the loss.
 local function prepare_step(self, optimizer, batch, number, first)
    local loss, scaler = compute(self, batch, number, first), self.scaler
    if scaler and loss ~= nil then scaler:unscale_(optimizer) end
@@ -120,7 +122,8 @@ end
 
 local function optimizer_step(self, optimizer, batch, number, first)
    local scaler = self.scaler
-   if scaler then -- a scaler inspects the gradients and then decides whether to step
+   -- A scaler inspects the gradients and then decides whether the optimizer makes the step.
+   if scaler then
       if prepare_step(self, optimizer, batch, number, first) ~= nil then
          scaler:step(optimizer)
          scaler:update()
@@ -141,7 +144,8 @@ local function optimizer_step(self, optimizer, batch, number, first)
    end
 end
 
--- Returns whether hooks or savers, and not only the module's step, need to see each batch.
+-- Returns whether hooks or callbacks that save need to be called for each batch. If not, only the
+-- module's step is called.
 local function is_watched(self)
    for _, hook in ipairs {"on_train_batch_start", "on_before_zero_grad", "on_before_backward",
       "on_after_backward", "on_before_optimizer_step", "on_train_batch_end"} do
@@ -151,9 +155,9 @@ local function is_watched(self)
       or self.after_transfer
 end
 
--- Records which methods of the module are the defaults, so that a step can skip them. Runs at the
--- beginning of an epoch and when the optimizer changes. If `is_plain` is true, plain_batches uses
--- the batches.
+-- Records which methods of the module are the defaults, so that a step need not call them. This
+-- function runs at the beginning of an epoch and when the optimizer changes. If the field
+-- `is_plain` of the result is true, plain_batches processes the batches.
 local function make_plan(self)
    local module, optimizer = self.module, self.optimizers[1]
    local clips_plainly = module.configure_gradient_clipping == Module.configure_gradient_clipping
@@ -161,7 +165,7 @@ local function make_plan(self)
    local clip = self.gradient_clip_val
    local plan = {
       optimizer = optimizer,
-      -- a step without a closure is faster, and most optimizers need none
+      -- a step without a closure is faster, and LBFGS alone needs a closure
       steps_plainly = module.optimizer_step == Module.optimizer_step and #self.optimizers == 1
          and not class.isinstance(optimizer, torch.optim.LBFGS),
       zeroes_plainly = module.optimizer_zero_grad == Module.optimizer_zero_grad,
@@ -210,7 +214,8 @@ end
 
 -- Logs --------------------------------------------------------------------------------------------
 
--- Passes a value that a step has logged with options to the progress bar and the loggers.
+-- Passes a value that was logged with options on: to the progress bar, and to `values`, which the
+-- loggers get.
 local function show_value(self, entry, value, values)
    local name = entry.name
    if entry.prog_bar then self.progress_bar_metrics[name] = value end
@@ -268,7 +273,7 @@ end
 
 local function stops(self) return self.should_stop and can_stop(self) end
 
--- Returns whether a validation must follow the batch.
+-- Returns whether a validation must follow the batch `number`.
 local function is_due(self, number, is_last)
    if not self.val_loaders or self.progress.place == "validated" then return false end
    local every = self.check_val_every_n_epoch
@@ -281,7 +286,8 @@ local function is_due(self, number, is_last)
    return self.progress.total_batches % self.val_check_batch == 0
 end
 
--- Steps the schedules that monitor a value, after a step and the validation that follows the step.
+-- Steps the schedules that monitor a logged value. They move after a step, and after the validation
+-- that follows it, which may log the value.
 local function move_plateaus(self)
    if self.progress.steps_plateau then
       move_schedules(self, "step", self.progress.stepped, true)
@@ -357,8 +363,8 @@ local function run_batch(self, batch, number, is_last)
    self.batch = nil
 end
 
--- Returns a batch; if the loader has returned several values, the batch is a list of them and the
--- third result is true.
+-- Returns a batch from the values that a loader has returned. Several values become a list, and the
+-- third result is then true.
 local function pack(first, second, ...)
    if first == nil then return nil end
    if second == nil and select("#", ...) == 0 then return first end
@@ -394,14 +400,16 @@ local function set_epoch(self, loader)
    if type(sampler) == "table" and sampler.set_epoch then sampler:set_epoch(self.current_epoch) end
 end
 
--- Returns whether the epoch can end after the batches done.
+-- Returns whether the epoch ends after the batches that have been processed: there are no more, or
+-- a limit or a callback ends it.
 local function finished(self)
    local progress = self.progress
    return progress.is_last or progress.batch >= self.num_training_batches
       or self.max_steps >= 0 and steps_done(self) or self.should_stop and stops(self)
 end
 
--- Processes batches until the epoch ends. Returns whether the loader had no more.
+-- Processes batches until the epoch ends. Returns true if the loader returned no further batch, and
+-- otherwise false.
 local function watched_batches(self, read)
    local progress = self.progress
    repeat
@@ -415,8 +423,9 @@ local function watched_batches(self, read)
    return false
 end
 
--- Does the work of watched_batches when no hook needs to see the batches. Returns "changed" if a
--- step has replaced training_step, the optimizers or the training mode.
+-- Does the work of watched_batches in less time, if no hook needs to be called for each batch.
+-- Returns "changed" if a step has replaced training_step, the optimizers or the training mode,
+-- since the batches must then be processed in another way.
 local function plain_batches(self, read)
    local module, list, progress = self.module, self.optimizers, self.progress
    local step, optimizer = module.training_step, list[1]
@@ -437,7 +446,8 @@ local function plain_batches(self, read)
       if moves then
          local first = is_list and device and batch[1]
          local second = first and batch[2]
-         -- most batches are lists of two tensors that are on the device already, which need no move
+         -- Most batches are lists of two tensors that are already on the device. Such a batch need
+         -- not be moved.
          if not first or batch[3] ~= nil or not is_tensor(first) or not is_tensor(second)
                or first.device ~= device or second.device ~= device then
             batch = self.mover:transfer_batch_to_device(batch, self.device, 1)

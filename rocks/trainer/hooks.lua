@@ -42,9 +42,10 @@ M.data = set [[prepare_data setup teardown train_dataloader val_dataloader test_
    predict_dataloader state_dict load_state_dict on_exception
    on_before_batch_transfer transfer_batch_to_device on_after_batch_transfer]]
 
--- Returns the hook that a misspelt name means, or nil. The name may lack `on_`; have `val` or
--- `valid` for `validation`, or `train` for `training`; differ in upper and lower case or
--- underscores; or be the name in Lightning 1.
+-- Returns the hook that a misspelt name probably means, or nil. These differences are recognised:
+-- the name lacks `on_`; it has `val` or `valid` for `validation`, or `train` for `training`; it
+-- differs in upper and lower case or in underscores; or it is the hook's name in version 1 of
+-- Lightning.
 local function meant(name, known)
    local plain = name:lower():gsub("_", "")
    plain = plain:gsub("^on", ""):gsub("^validation", "val"):gsub("^valid", "val")

@@ -7,7 +7,7 @@
 -- Counts of finished epochs and steps begin with 0, as in Lightning. The numbers of batches, data
 -- loaders and optimizers are positions and begin with 1.
 
-require "tlua" -- loads the core, so that `require` finds its modules
+require "tlua" -- this call loads the core, so that `require` finds its modules
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, lazy.modules("tlua.trainer", {

@@ -1,6 +1,7 @@
--- loggers.lua - loggers for the values that a module logs: as a CSV file, and for TensorBoard,
--- MLflow and W&B. A user's own logger is an object with log_metrics(values, step). It may also have
--- log_hyperparams(values), flush() and the field log_dir.
+-- loggers.lua - loggers, which write the values that a module logs: to a CSV file, or for
+-- TensorBoard, MLflow or Weights & Biases. A user's own logger is an object with
+-- log_metrics(values, step). It may also have log_hyperparams(values), flush() and the field
+-- log_dir.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -10,8 +11,8 @@ local replace_file = require "tlua.io.replace"
 
 local M = {}
 
--- Returns the folder of a run, save_dir/name/version_n. By default n is the next number that is not
--- in use.
+-- Returns the folder of a run, save_dir/name/version_n. n is the given version or, by default, the
+-- next number that is not in use.
 local function folder_of(save_dir, name, version)
    local base = name ~= "" and save_dir .. "/" .. name or save_dir
    if version then
@@ -32,7 +33,8 @@ local function make_folder(who, path)
    if not made then torch.raise(("%s: %s: %s"):format(who, path, message)) end
 end
 
--- Writes a file. Prints a message if that fails, because a failure must not end the training.
+-- Writes a file. If this fails, prints a message instead of raising an error, because a failure
+-- must not end the training.
 local function write_text(path, text)
    local message = replace_file(path, function(file)
       local ok, why = file:write(text)

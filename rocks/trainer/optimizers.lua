@@ -58,8 +58,8 @@ function M.check_count(self, who, count)
       who, count))
 end
 
---- Adds the steps that training_step makes itself to the trainer's count of steps. A hook on each
---- optimizer counts them.
+--- Makes the trainer count the steps that training_step makes itself. For this, it adds a hook to
+--- each optimizer.
 ---@param self trainer.Trainer
 function M.count_steps(self)
    for i = 1, #self.optimizers do
@@ -117,7 +117,8 @@ function M.configure(self)
    local pair = type(first) == "table" and not getmetatable(first) and first[1] ~= nil
    if pair and second == nil and type(first[1]) == "table" and not getmetatable(first[1])
       and first[1].optimizer == nil and first[1][1] ~= nil then
-      first, second = first[1], first[2] -- the only result was a table of both lists
+      -- The only result was a table with both lists, the optimizers and the schedules.
+      first, second = first[1], first[2]
    end
    if first == nil then
       io.stderr:write(("trainer: %s returned nil: the weights stay as they are\n"):format(who))
@@ -133,7 +134,7 @@ function M.configure(self)
    M.check_count(self, who, #optimizers)
    self.optimizers, self.schedules = optimizers, schedules
    local known, parameters = {}, module:parameters()
-   -- an optimizer has the values of a nested parameter in place of the parameter
+   -- For a nested parameter, an optimizer has the tensor of its values.
    for _, parameter in ipairs(parameters) do
       known[parameter.is_nested and parameter:values() or parameter] = true
    end

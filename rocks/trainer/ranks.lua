@@ -6,8 +6,8 @@ local M = {}
 
 local MARK <const> = "trainer.tensor"
 
--- Copies a value, with a description in place of each tensor. Appends the tensors to the list
--- `tensors`.
+-- Copies a value. In the copy, a description replaces each tensor, and the tensors are appended to
+-- the list `tensors`. Descriptions can be sent as text, and tensors by collectives.
 local function take_out(value, tensors)
    if torch.is_tensor(value) then
       tensors[#tensors + 1] = value:detach():to("cpu"):contiguous()
@@ -38,8 +38,8 @@ local function put_in(value, tensors)
    return value
 end
 
---- Returns the values of all ranks on the first rank, in the order of the ranks; returns nil on the
---- others. All ranks must call the function.
+--- Collects the values of all ranks. On the first rank, returns them in the order of the ranks; on
+--- all other ranks, returns nil. All ranks must call the function.
 ---@param self trainer.Trainer
 ---@param value any  numbers, strings, booleans, tensors and tables of these
 ---@return any[]?

@@ -8,8 +8,9 @@ local is_tensor <const> = torch.is_tensor
 
 local Results = class.class("trainer.Results")
 
--- Maps each stage in which values may be logged to its defaults of on_step and on_epoch. Values of
--- training batches are logged at once; all others are logged as their mean over the epoch.
+-- Maps each stage in which values may be logged to the defaults of the options on_step and
+-- on_epoch. A value of a training batch is logged at once. A value of any other stage is logged as
+-- its mean over the epoch.
 local defaults <const> = {
    train_batch = {true, false}, train_epoch = {false, true}, eval = {false, true},
 }
@@ -26,7 +27,7 @@ function Results:reset()
    self.entries, self.order, self.is_fresh = {}, {}, false
 end
 
--- Returns the number of examples in a batch: the size of its first tensor.
+-- Returns the number of examples in a batch, which is the first size of its first tensor.
 local function size_of(batch)
    if torch.is_tensor(batch) then return batch:dim() > 0 and batch:size(1) or 1 end
    if type(batch) ~= "table" then return nil end
@@ -79,7 +80,7 @@ local function accumulate(entry, value, weight)
    else
       local number = args.to_number("trainer.Module.log", entry.name, value)
       local sum = entry.sum or number
-      -- NaN wins over any number, whatever the order, as in torch.max
+      -- If one of the values is NaN, the result is NaN, as in torch.max and torch.min.
       entry.sum = (sum ~= sum or number ~= number) and 0 / 0 or math[entry.reduce_fx](sum, number)
    end
 end
@@ -100,13 +101,13 @@ local function keep(self, trainer, entry, value, batch_size)
    entry.value, entry.fresh, self.is_fresh = value, true, true
    if entry.on_epoch then
       local _ <close> = torch.no_grad()
-      -- the log keeps a copy, because the tensor may change in place later
+      -- The log accumulates a copy, because the tensor may change in place later.
       accumulate(entry, value, batch_size or size_of(trainer.batch) or 1)
    end
 end
 
---- Adds a value that has already been logged in the same hook under this name and without options.
---- Returns whether that was the case.
+--- Adds a value if it was logged before in the same hook under this name and without options.
+--- Returns false if it was not; the caller must then call `add`.
 function Results:add_again(trainer, name, value)
    local entry = self.entries[name]
    if not entry or entry.plain_place ~= trainer.log_place then return false end
@@ -159,7 +160,8 @@ local function reduced(trainer, entry, value)
    return op == "avg" and tensor:item() / trainer.world_size or tensor:item()
 end
 
---- Returns an entry's value for the current step.
+--- Returns the value of an entry for the current step, reduced over the ranks if the option
+--- sync_dist is set.
 function Results:step_value(trainer, entry) -- luacheck: no self
    return reduced(trainer, entry, entry.value)
 end
@@ -194,8 +196,8 @@ local function find(list, name)
    end
 end
 
--- Divides values that the ranks have accumulated under a name among a new number of ranks, so that
--- reducing them gives the same value as before.
+-- Divides the values that the old ranks have accumulated under a name among the new ranks. Reducing
+-- the results over the new ranks gives the same value as before.
 local function redistribute(entry, lists, rank)
    local sum, count
    for _, list in ipairs(lists) do
@@ -221,9 +223,9 @@ local function redistribute(entry, lists, rank)
    end
 end
 
---- Returns the entries of one rank, when the number of ranks differs from that of the saved
---- training. Values with sync_dist still reduce to the same result; all others are taken from the
---- first rank.
+--- Returns the entries for one rank if a training continues with another number of ranks than it
+--- was saved with. Values with sync_dist still reduce to the same result. All other values are
+--- those of the first rank.
 ---@param lists table[]  the results of state_dict on the old ranks
 ---@param rank integer  the new rank, from 0
 ---@return table

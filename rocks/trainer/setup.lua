@@ -122,7 +122,7 @@ local function accelerator_of(name, self)
    return kind
 end
 
---- Finds the number of ranks, and this rank's number and device.
+--- Finds the number of ranks, the number of this rank, and its device.
 function M.place(name, self)
    local dist = torch.distributed
    local size = tonumber(os.getenv "WORLD_SIZE" or "1")
@@ -194,8 +194,8 @@ function M.module(self, module)
    strategy.wrap(self, module)
 end
 
---- Returns the loaders with samplers that give each rank its share. With overfit_batches, training
---- data are not shuffled.
+--- Returns the loaders with samplers that give each rank its own share of the data. With the option
+--- overfit_batches, training data are not shuffled.
 function M.distributed_loaders(self, loaders, training)
    local data, list = torch.data, {}
    for i, loader in ipairs(loaders) do
@@ -278,8 +278,8 @@ local function has(self, kind)
    return false
 end
 
---- Returns the key of a callback's state in a checkpoint: its state_key (a method or a string), or
---- its type if it has none.
+--- Returns the key under which a checkpoint stores the state of a callback. It is the callback's
+--- state_key, which is a method or a string. If the callback has none, the key is its type.
 function M.key_of(callback)
    local key = callback.state_key
    if type(key) == "function" then key = key(callback) end
@@ -305,9 +305,9 @@ local function check_unique(name, callbacks)
    end
 end
 
---- Adds the callbacks that a module's configure_callbacks returns, in place of those that it
---- returned for an earlier run. Each replaces the trainer's callbacks of the same class, as in
---- Lightning.
+--- Adds the callbacks that the module's method configure_callbacks returns. The callbacks that it
+--- returned for an earlier run are removed. A new callback replaces the trainer's callbacks of the
+--- same class, as in Lightning.
 function M.module_callbacks(self, module)
    local old = self.from_module or {}
    local kept = {}
@@ -338,7 +338,8 @@ function M.module_callbacks(self, module)
    check_unique(who, self.callbacks)
 end
 
---- Makes the list of callbacks: the given ones, and those that the options ask for.
+--- Makes the list of callbacks: those that the user has given, and those that the options ask for,
+--- such as a progress bar.
 function M.callbacks(name, self)
    local callbacks = require "tlua.trainer.callbacks"
    local ModelCheckpoint = require "tlua.trainer.ModelCheckpoint"

@@ -29,8 +29,8 @@ function M.check(name, value)
    args.refuse(name, "strategy", expected, value)
 end
 
--- Examines the dimensions of a mesh along which ranks have different data. Returns the number of
--- ranks along them, this rank's position among these ranks, and the names of the dimensions.
+-- Examines the dimensions of a mesh along which the ranks have different data. Returns the number
+-- of shares of the data, the number of this rank's share, and the names of these dimensions.
 local function data_dimensions(name, mesh)
    local names, size, place = {}, 1, 0
    for d, length in ipairs(mesh.shape) do
@@ -47,7 +47,7 @@ local function data_dimensions(name, mesh)
    return size, place, names
 end
 
---- Computes into how many shares the data are divided, and which share this rank gets.
+--- Sets into how many shares the data are divided, and which share this rank gets.
 ---@param name string  the beginning of messages
 ---@param self trainer.Trainer
 function M.place(name, self)
@@ -83,8 +83,8 @@ local function is_sharded(module)
    return false
 end
 
--- Returns the mesh over which fully_shard shards parameters, which has the dimensions for data; nil
--- if there are none.
+-- Returns the mesh over which fully_shard shards parameters. It has only the dimensions along which
+-- the data differ. Returns nil if there are no such dimensions.
 local function data_mesh(mesh)
    local _, _, names = data_dimensions("trainer.Trainer", mesh)
    if #names == #mesh.shape then return mesh end
@@ -105,7 +105,7 @@ local function shard(self, module)
       reshard_after_forward = strategy.reshard_after_forward}
    local fully_shard = torch.distributed.fsdp.fully_shard
    local parts = module:modules()
-   for i = #parts, 1, -1 do -- inner modules are sharded first
+   for i = #parts, 1, -1 do -- inner modules are sharded before the modules that contain them
       local part = parts[i]
       if part ~= module and strategy.is_unit(part)
          and not rawget(part, "set_requires_gradient_sync") and part:parameters()[1] then
@@ -124,8 +124,8 @@ local function check_sharded(self)
    end
 end
 
---- If there are several ranks, creates `self.wrapped`, which runs steps of the module on all of
---- them.
+--- If there are several ranks, creates `self.wrapped`, a module whose forward runs a step of the
+--- trained module on all ranks together.
 ---@param self trainer.Trainer
 ---@param module trainer.Module
 function M.wrap(self, module)
@@ -227,7 +227,7 @@ end
 
 local REST <const> = "trainer.pt"
 
---- Returns whether a checkpoint is a folder to which each rank writes its shards.
+--- Returns whether checkpoints are folders, to which each rank writes its own shards.
 ---@param self trainer.Trainer
 ---@return boolean
 function M.saves_folders(self)
@@ -241,7 +241,8 @@ function M.remove(path)
    os.remove(path)
 end
 
---- Returns the names of the files in a checkpoint that is a folder; an empty list for a file.
+--- Returns the names of the files in a checkpoint that is a folder. For a checkpoint that is a
+--- file, returns an empty list.
 ---@param path string
 ---@return string[]
 function M.files_of(path)
@@ -288,7 +289,7 @@ function M.save_folder(self, path, rest, weights_only)
    if replaces then M.remove(old) end
 end
 
---- Reads a checkpoint, except the shards if it is a folder.
+--- Reads a checkpoint. If it is a folder, the shards are not read.
 ---@param path string
 ---@param maps? boolean  whether the file is mapped, so that tensors are read when they are used
 ---@return any state

@@ -70,7 +70,8 @@ end
 
 local function is_list(value) return not getmetatable(value) and value.on_train_start == nil end
 
--- Returns the callbacks of a configuration. Those that save are made to save in the trial's folder.
+-- Returns the callbacks of a configuration. Callbacks that save get the trial's folder as their
+-- folder.
 local function callbacks_of(options, folder, budget)
    local given = options.callbacks or {}
    if not is_list(given) then given = {given} end
@@ -81,15 +82,16 @@ local function callbacks_of(options, folder, budget)
       end
    end
    if budget then
-      -- the module and its schedules see the whole number of epochs when they are created
+      -- When the module and its schedules are created, max_epochs is still the whole number of
+      -- epochs. It is reduced for this training afterwards.
       list[#list + 1] = {on_train_start = function(_, run) run.max_epochs = budget end}
    end
    return list
 end
 
 --- Prepares a configuration for a trial: its files go to the trial's folder, and it continues from
---- its newest checkpoint. Returns a function that writes the trainer's result, or nil if the result
---- exists already.
+--- its newest checkpoint. Returns a function that writes the trainer's result. Returns nil if the
+--- result exists already, so that nothing must be trained.
 ---@param config table
 ---@param place string  the folder, a colon and the number of epochs or "all"
 ---@return fun(run: trainer.Trainer)?
@@ -99,11 +101,11 @@ function M.prepare_trial(config, place)
    budget = math.tointeger(tonumber(budget))
    make_folder(folder)
    local path = result_path(folder, budget)
-   -- waits for a process of a killed sweep that may still compute this trial
+   -- This loop waits until no process of a killed sweep computes this trial any more.
    while true do
       local file = assert(io.open(folder .. "/lock", "ab"))
       if torch.io._hold(file, folder .. "/lock") then
-         M.lock = file -- the lock is held until the process ends
+         M.lock = file -- this field keeps the lock until the process ends
          break
       end
       file:close()
@@ -142,9 +144,9 @@ local function command_of(sweep, trial)
    return table.concat(words, " ")
 end
 
--- Opens and locks a file that a trial's processes inherit, so that the lock lasts as long as any of
--- them lives. Returns nil if the lock cannot show this: the system has no locks, or processes of a
--- killed sweep still have the lock.
+-- Opens and locks a file that the processes of a trial inherit, so that the lock lasts as long as
+-- any of these processes lives. Returns nil if the system has no locks, or if processes of a killed
+-- sweep still hold the lock. In these cases the lock cannot tell whether the trial has ended.
 local function watch(path)
    if package.config:sub(1, 1) == "\\" then return nil end
    local file = assert(io.open(path, "ab"))
@@ -156,7 +158,7 @@ local function watch(path)
    return nil
 end
 
--- Returns whether all processes of a trial have surely ended.
+-- Returns true if all processes of a trial have surely ended, and false if this is not known.
 local function has_ended(process)
    if not process.watched then return false end
    local file <close> = assert(io.open(process.watched, "ab"))
@@ -182,7 +184,8 @@ local function start(sweep, trial, budget)
    return {trial = trial, ended = ended, handle = handle, watched = lock and folder .. "/alive"}
 end
 
--- Returns the last line in a log that is an error message; without one, the last line.
+-- Returns the reason why a trial has failed, from its log: the last line that is an error message.
+-- If there is none, returns the last line.
 local function reason(path)
    local file <close> = io.open(path, "rb")
    local last, told
@@ -199,12 +202,13 @@ local function read_status(process)
    return file and file:read "n"
 end
 
--- Records how a trial's process has ended. Returns false if it is still running.
+-- Records how a trial's process has ended. Returns false if the process is still running.
 local function collect(sweep, process, budget)
    local status = read_status(process)
    if not status then
       if not has_ended(process) then return false end
-      status = read_status(process) or 128 + 9 -- the shell that writes the status was killed
+      -- The shell writes the status. If the shell was killed, there is none.
+      status = read_status(process) or 128 + 9
    end
    process.handle:close()
    os.remove(process.ended)
@@ -248,9 +252,9 @@ local function told_of_results(sweep, count, total)
 end
 
 -- Runs trainings in at most `workers` processes at a time. take(n) gets the number of running
--- trials and returns the next trial and its number of epochs (false: no limit), or nil if none can
--- begin now. When a process has ended, note(trial, budget) is called. Ends when take returns nil
--- and no trial is running.
+-- trials. It returns the next trial and its number of epochs (false for no limit), or nil if no
+-- trial can begin now. When a process has ended, note(trial, budget) is called. The function
+-- returns when `take` returns nil and no trial is running.
 local function work(sweep, take, note)
    local running = {}
    while true do
@@ -286,8 +290,8 @@ local function run_all(sweep, trials, budget)
    work(sweep, function() return table.remove(waiting, 1), budget end, function() end)
 end
 
--- Trains all trials, then in each round the best of them for longer. Returns the trials of the last
--- round.
+-- Successive halving: trains all trials for a few epochs. In each following round, the best of them
+-- are trained for longer. Returns the trials of the last round.
 local function run_rounds(sweep)
    local trials = sweep.trials
    for i, budget in ipairs(sweep.budgets) do

@@ -19,12 +19,13 @@ local Asha = class.class "trainer.Asha"
 function Asha:__init(sweep)
    self.sweep, self.values = sweep, {}
    for _, trial in ipairs(sweep.trials) do
-      trial.rung = 0 -- the highest rung for which the trial was started
+      trial.rung = 0 -- the highest rung up to which the training of the trial was started
       self.values[trial] = {}
    end
 end
 
---- Records that a trial has ended its training at a rung. A failed trial has no result there.
+--- Records that the training of a trial up to a rung has ended. A trial that has failed gets no
+--- result at this rung.
 ---@param trial table
 ---@param rung integer
 function Asha:note(trial, rung)
@@ -46,8 +47,8 @@ local function ranked(self, rung)
    return report.best_of(self.sweep, list, #list)
 end
 
--- Returns the best of the first `count` trials in a rung's list that has not been promoted; nil if
--- there is none.
+-- Returns the best of the first `count` trials in a rung's list that has not been promoted yet.
+-- Returns nil if all have been promoted.
 local function to_promote(list, rung, count)
    for i = 1, count do
       local trial = list[i].trial
@@ -55,8 +56,9 @@ local function to_promote(list, rung, count)
    end
 end
 
---- Returns the next trial to train and its rung, and records that it has begun. Returns nil if
---- nothing can begin, either until a running trial ends or for good.
+--- Returns the next trial to train and the rung up to which it is trained, and records that its
+--- training has begun. Returns nil if no training can begin now; it may begin when a running trial
+--- ends.
 ---@param running integer  the number of trials that are being trained
 ---@return table? trial
 ---@return integer? rung

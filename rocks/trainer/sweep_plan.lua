@@ -39,8 +39,8 @@ local function is_path(name)
    return name == "seed" or name:find "^model%." or name:find "^data%." or name:find "^trainer%."
 end
 
--- Returns the options of the sweep, its space of values, and the command line's other words, which
--- apply to all trials.
+-- Returns three tables: the options of the sweep, its space of values, and the remaining words of
+-- the command line, which apply to all trials.
 local function read_options(config, settings)
    local options, space, words = {}, {}, {}
    for name, value in pairs(config.sweep or {}) do
@@ -128,8 +128,8 @@ function M.with_values(config, names, values)
    return result
 end
 
--- Checks that the configuration takes all values of the space. Returns the sorted names of its
--- fields.
+-- Checks that the configuration accepts all values of the space. Returns the sorted names of the
+-- fields in the space.
 local function check_space(config, space, method)
    local names = {}
    for name in pairs(space) do names[#names + 1] = name end
@@ -153,7 +153,7 @@ end
 
 -- Trials ------------------------------------------------------------------------------------------
 
--- Maps a number from 0 to 1 to a value of a space.
+-- Chooses a value from the values of one field. u is a number from 0 to 1, which selects the value.
 local function pick(values, u)
    if values.min == nil then return values[1 + math.floor(u * #values)] end
    local low, high = values.min, values.max
@@ -201,8 +201,8 @@ local function grid_trials(sweep)
    return trials
 end
 
--- Returns the numbers of epochs after which trials are compared; {false} if trials are trained to
--- their end.
+-- Returns the numbers of epochs after which trials are compared. The list is {false} if all trials
+-- are trained to their end.
 local function budgets_of(sweep, config)
    if sweep.method ~= "halving" and sweep.method ~= "asha" then return {false} end
    local most = config.trainer and config.trainer.max_epochs
@@ -253,7 +253,8 @@ function M.description(sweep)
    return {config = sweep.path, method = sweep.method, monitor = sweep.monitor, mode = sweep.mode,
       words = table.concat(sweep.words, " "), space = table.concat(space, "; "),
       seed = sweep.seed, budgets = table.concat(budgets, " "),
-      -- a random search can be extended, because more trials do not change the first ones
+      -- The number of trials of a random search may grow later, because more trials do not change
+      -- the first ones. So it is left out of the description.
       trials = sweep.method ~= "random" and #sweep.trials or nil}
 end
 

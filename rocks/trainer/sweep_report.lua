@@ -5,7 +5,8 @@ local plan = require "tlua.trainer.sweep_plan"
 
 local M = {}
 
---- Converts a result's text to a number.
+--- Converts the text of a number in a result file to a number. NaN and infinities are stored as
+--- texts.
 ---@param text string?
 ---@return number
 function M.number(text)
@@ -93,7 +94,7 @@ function M.csv(sweep)
    return table.concat(lines, "\n") .. "\n"
 end
 
---- Prints the best trial and its configuration. Returns whether there is one.
+--- Prints the best trial and its configuration. Returns false if no trial has succeeded.
 ---@param sweep table
 ---@param trials table[]  the trials of the last comparison
 ---@param command_of fun(sweep: table, trial: table): string

@@ -7,7 +7,7 @@ local Module = require "tlua.trainer.Module"
 
 local M = {}
 
--- Returns a function that restores the module's weights and the random states as they are now.
+-- Saves the module's weights and the random states. Returns a function that restores them.
 local function keep(module)
    local saved, states = {}, torch.random.get_states()
    for name, tensor in pairs(module:state_dict()) do
@@ -32,8 +32,8 @@ local function check_module(who, module)
    end
 end
 
--- Returns the table that has the given attribute, such as a learning rate: the module or its
--- hparams.
+-- Returns the table that has the given attribute, such as a learning rate. It is the module or the
+-- module's `hparams`.
 local function holder_of(who, module, attribute)
    if rawget(module, attribute) ~= nil then return module end
    local hparams = rawget(module, "hparams")
@@ -110,7 +110,8 @@ function M.lr_find(...)
    trainer_of(a.num_training, {accelerator = a.accelerator, callbacks = {finder}})
       :fit(a.module, a.train_dataloaders)
    restore()
-   -- finds the steepest descent; the first and the last values are unreliable
+   -- This loop finds the steepest descent. It leaves out the first and the last values, which are
+   -- unreliable.
    local suggestion, steepest = nil, math.huge
    local skip = #losses > 20 and 10 or 1
    for i = skip + 1, #losses - 1 do

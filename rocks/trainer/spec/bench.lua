@@ -29,8 +29,8 @@ local function model()
    return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
 end
 
--- Each of the next functions returns a function that trains and returns the model. The training stores the processor
--- time at the beginning of each epoch and at its end in `marks`.
+-- Each of the following functions returns a function that trains and returns the model. During the training, the
+-- processor time at the beginning of each epoch and at the end of the last one is appended to `marks`.
 local function by_hand(keeps)
    local net, loss_of = model(), nn.CrossEntropyLoss()
    local kept

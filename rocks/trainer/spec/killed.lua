@@ -2,8 +2,8 @@
 
 local M = {}
 
--- Trains with dropout, batch norm, clipping, accumulated gradients, a schedule, workers of the loader and validation.
--- Prints the number of steps, the metrics and all weights.
+-- This program trains with dropout, batch norm, clipping, accumulated gradients, a schedule, a loader with workers, and
+-- validation. It prints the number of steps, the metrics and all weights.
 local PROGRAM <const> = [==[
 local torch = require "tlua"
 local trainer, nn = torch.trainer, torch.nn
@@ -42,7 +42,7 @@ local killer = {}
 killer[hook or "on_train_start"] = function(_, run)
    count = count + 1
    if count == tonumber(call) and run.global_rank == tonumber(rank) then
-      -- the shell's parent is this process
+      -- The parent of this shell is the process that trains, so the shell kills it.
       os.execute(hook == "on_save_checkpoint" and call % 2 == 0 and "(sleep 0.002; kill -9 $PPID) &"
          or "kill -9 $PPID")
    end
@@ -76,8 +76,9 @@ local function read(path)
    return file and file:read "a"
 end
 
---- Returns run(name, kill, resumes), which trains in the folder `name`. The result of the training is returned as a
---- text, or nil if it was killed. kill: {hook, call, rank}.
+--- Returns a function run(name, kill, resumes), which trains in the folder `name`. `kill` = {hook, call, rank} says in
+--- which call of a hook, and on which rank, the training is killed. run() returns the result of the training as a text.
+--- If the training was killed, it returns nil and the output.
 function M.runner(folder, ranks, strategy)
    local shell = require "spec.support.shell"
    local path = folder .. "/program.lua"

@@ -36,7 +36,8 @@ shell.with_folder(function(folder)
             done = done + 1
             story[#story + 1] = ("%s %d"):format(kill.hook, kill.call)
          end
-         -- a resumed training starts with another seed, so it must restart from the beginning if there is no checkpoint
+         -- A resumed training gets another seed. So it must be started anew, with the first seed, if there is no
+         -- checkpoint yet.
          local _, status = shell.run(("ls -d %s/%s/*.ckpt"):format(folder, name))
          resumes = status == 0 and "resumes" or nil
       until result

@@ -24,8 +24,8 @@ end
 -- Returns the error that fn raises.
 local function error_of(fn) return select(2, pcall(fn)) end
 
--- Runs a program that trains with `callback`, and returns its output. Both arguments are Lua code; `rest` has further
--- arguments of the trainer.
+-- Runs a program that trains with a callback, and returns the program's output. `callback` is the Lua code of the
+-- callback, and `rest` is Lua code with further options of the trainer.
 local function said_by(callback, rest)
    return shell.with_folder(function(folder)
       local file <close> = assert(io.open(folder .. "/program.lua", "w"))

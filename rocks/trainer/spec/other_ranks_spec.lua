@@ -34,7 +34,8 @@ local set = torch.data.TensorDataset(x, x:sum(2, {keepdim = true}))
 local strategy = kind
 if kind == "sharded" then strategy = trainer.FSDPStrategy {state_dict_type = "sharded"} end
 local function number(value) return torch.is_tensor(value) and value:item() or value end
-local ends, logged = {}, "" -- the epochs that have ended, and what the second one has logged
+-- `ends` has the numbers of epochs that have ended, and `logged` the values that the second epoch has logged.
+local ends, logged = {}, ""
 local seen = {on_train_epoch_end = function(_, run) ends[#ends + 1] = run.current_epoch end}
 function seen.on_train_epoch_start(_, run)
    if run.current_epoch ~= 2 then return end
@@ -97,9 +98,10 @@ describe("a training", function()
                local line, numbers, text = train(kind, row[2], name, 4, 0, true)
                assert.equal("16 1,2,3", line, name .. "\n" .. tostring(text))
                assert.equal(#whole, #numbers)
-               -- float32 gradients are summed in another order, so the values are only close
+               -- The ranks sum float32 gradients in another order, so the values are only close.
                for i, value in ipairs(whole) do
-                  -- numbers 4 to 6 are sums and extremes: one rank takes them over whole batches, so they differ
+                  -- Numbers 4 to 6 are sums and extremes. A single rank takes them over whole batches, so its values
+                  -- differ.
                   if row[1] == 4 or i < 4 or i > 6 then assert.near(value, numbers[i], 1e-5, name) end
                end
             end

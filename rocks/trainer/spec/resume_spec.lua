@@ -100,7 +100,7 @@ describe("a training that was killed and resumed", function()
    for name, options in pairs(cases) do
       it("has the same bits " .. name, function()
          local whole = shell.with_folder(function(folder) return (train(folder, options)) end)
-         local count = 0 -- counts the trainings that had saved a checkpoint when they were killed
+         local count = 0 -- this number counts the trainings that had saved a checkpoint before they were killed
          for _, dies in ipairs(options.workers and {5, 9} or {3, 7, 8, 20}) do
             shell.with_folder(function(folder)
                local _, ended = train(folder, options, dies)
@@ -129,7 +129,7 @@ end)
 
 describe("a process killed by a signal", function()
    local places <const> = {{"on_train_batch_end", 3}, {"on_save_checkpoint", 5}, {"on_validation_end", 2}}
-   -- Strategies differ only in how they write a checkpoint, so few kills suffice for the strategies after the first.
+   -- Strategies differ only in how they write a checkpoint. So only the first strategy is killed at all places.
    for _, row in ipairs {{1, "auto", places}, {4, "ddp", {places[1]}}, {4, "fsdp", {places[2]}},
                          {4, "sharded", {places[2], places[3]}}} do
       local ranks, strategy, at = table.unpack(row)

@@ -5,7 +5,7 @@ local torch = require "tlua"
 local trainer = require "tlua.trainer"
 local shell = require "spec.support.shell"
 
--- Trains with the strategy that arg[1] names. Prints the weights of the checkpoint in the folder arg[2].
+-- This program trains with the strategy arg[1], and prints the weights of the checkpoint in the folder arg[2].
 local PROGRAM <const> = [==[
 local torch = require "tlua"
 local trainer, nn, dist = torch.trainer, torch.nn, torch.distributed

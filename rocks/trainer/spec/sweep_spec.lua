@@ -8,7 +8,8 @@ local CONFIG <const> = [[
    return {
       build = function(model, data)
          if model.width == 13 then error "width 13 is unlucky" end
-         -- the shell's parent is this process, whose own parent is the shell that waits for it
+         -- This process is the parent of the shell that `os.execute` starts. Its own parent is the shell that waits for
+         -- it.
          if model.width == 14 then os.execute "kill -9 $PPID" end
          if model.width == 15 then os.execute "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat) $PPID" end
          local x = torch.randn(data.count, 3)
@@ -23,7 +24,7 @@ local CONFIG <const> = [[
       sweep = SWEEP,
    }]]
 
--- Calls fn(fit, folder) in a folder with a configuration. fit(words) runs `tlua fit` there.
+-- Makes a folder with a configuration, and calls fn(fit, folder). fit(words) runs `tlua fit` in this folder.
 local function with_config(fn, sweep)
    return shell.with_folder(function(folder)
       local file <close> = assert(io.open(folder .. "/config.lua", "w"))
@@ -54,7 +55,7 @@ describe("a sweep", function()
          local config = assert(load(text))()
          assert.equal(2, config.model.width)
          assert.equal(number == "1" and 0.1 or 0.01, config.model.lr)
-         -- the command that the sweep has printed gives the same value
+         -- The sweep has printed the command of its best trial. This command gives the same value.
          local again = fit(command:gsub("^fit config.lua ", ""))
          assert.matches("val_loss +" .. value:gsub("%p", "%%%0") .. "\n", again)
          -- the second run of the sweep trains nothing again
@@ -135,7 +136,7 @@ describe("a sweep", function()
          local csv = shell.read(folder .. "/a/results.csv")
          assert.equal((said:gsub("in a\n", "in b\n"):gsub(": a/", ": b/")), (fit(words .. "b")))
          assert.equal(csv, shell.read(folder .. "/b/results.csv"))
-         -- a sweep whose last results are missing repeats only the trainings that produced them
+         -- If the last results of a sweep are missing, the sweep repeats only the trainings that produce them.
          local results = {}
          for number, epochs in said:gmatch "\ntrial (%d) of 7 [^\n]* after (%d) epochs?%f[\n]" do
             results[#results + 1] = ("trial-%s/result-%s.json"):format(number, epochs)
@@ -171,7 +172,8 @@ describe("a sweep", function()
       with_config(function(fit, folder)
          local words = '--sweep grid --sweep.model.lr "{0.1, 0.03, 0.01, 0.003, 0.001, 0.3}" --sweep.workers 2'
          local whole = fit(words .. " --sweep.folder whole")
-         -- the shell replaces itself by the command, so the process number is that of the command
+         -- The inner shell replaces itself by the command, so the number in the file `pid` is the number of the
+         -- command's process.
          local tlua = shell.start(true)
          shell.run(([[cd %s && { sh -c 'echo $$ >pid; exec %s fit config.lua %s' & }
             until ls sweep/trial-*/result-all.json; do sleep 0.02; done; kill -9 $(cat pid); wait]]):format(folder,
@@ -234,7 +236,7 @@ describe("a sweep", function()
 end)
 
 describe("the choice of asynchronous halving", function()
-   -- Records a value of a trial that has begun.
+   -- Records a value for a trial that ASHA has begun. Without a value, the trial has failed.
    local function note(asha, trial, rung, value)
       trial.status, trial.value = value and "done" or "failed", value
       asha:note(trial, rung)
@@ -247,26 +249,26 @@ describe("the choice of asynchronous halving", function()
       for number = 1, 4 do assert.same({trials[number], 1}, {asha:take(number - 1)}) end
       note(asha, trials[2], 1, 0.5)
       note(asha, trials[1], 1, 0.7)
-      assert.same({trials[5], 1}, {asha:take(2)}) -- the best third of two results is empty
+      assert.same({trials[5], 1}, {asha:take(2)}) -- of two results, the best third is no result, so a new trial begins
       note(asha, trials[4], 1, 0.6)
       assert.same({trials[2], 2}, {asha:take(2)}) -- trials 3 and 5 are still running
       assert.same({trials[6], 1}, {asha:take(3)})
-      note(asha, trials[3], 1) -- a failed trial is counted at no rung
+      note(asha, trials[3], 1) -- a trial that has failed is not counted at any rung
       note(asha, trials[5], 1, 0.4)
       assert.same({trials[5], 2}, {asha:take(2)}) -- trial 5 is now the best of 4 results
       assert.same({trials[7], 1}, {asha:take(3)})
       note(asha, trials[6], 1, 0 / 0) -- NaN is the worst value
       note(asha, trials[7], 1, 0.45)
-      assert.same({trials[7], 2}, {asha:take(2)}) -- the best two of 6 results are trials 5 and 7
+      assert.same({trials[7], 2}, {asha:take(2)}) -- the best third of 6 results are the results of trials 5 and 7
       note(asha, trials[5], 2, 0.3)
       note(asha, trials[2], 2, 0.2)
       assert.same({trials[8], 1}, {asha:take(1)})
       note(asha, trials[8], 1, 0.9)
       assert.is_nil(asha:take(1)) -- trial 7 is still running
       note(asha, trials[7], 2)
-      assert.same({trials[2], 3}, {asha:take(0)}) -- nothing else is left to begin or promote
+      assert.same({trials[2], 3}, {asha:take(0)}) -- no trial is left to begin or to promote, and no trial is running
       note(asha, trials[2], 3)
-      assert.same({trials[5], 3}, {asha:take(0)}) -- trial 2 has failed, so trial 5 is promoted
+      assert.same({trials[5], 3}, {asha:take(0)}) -- trial 2 has failed, so trial 5 is promoted instead
       note(asha, trials[5], 3, 0.1)
       assert.is_nil(asha:take(0))
       assert.same({trials[5]}, asha:finished())

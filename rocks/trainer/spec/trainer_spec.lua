@@ -189,7 +189,7 @@ describe("Trainer.fit", function()
          assert.equal(expected_steps, run.global_step)
          return seen, module, run
       end
-      -- without a hook batches take the plain loop, and with one the watched loop
+      -- Without a hook for batches, plain_batches processes the batches; with a hook, watched_batches does.
       for _, hooks in ipairs {{}, {on_train_batch_end = function() end}} do
          local _, module = train(function(self)
             self.automatic_optimization = false
@@ -222,7 +222,7 @@ describe("Trainer.fit", function()
                if class == "SGD" then self.trainer.optimizers[1] = optimizer
                else self.trainer.optimizers = {optimizer} end
             end, 6, hooks)
-            -- the plain loop goes on stepping the optimizer with which the batch began
+            -- The fast loop goes on stepping the optimizer with which the batch began.
             assert.is_true(steps >= 5)
          end
          assert.error_matches(function()
