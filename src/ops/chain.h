@@ -19,7 +19,8 @@ typedef struct tli_ChainBlock tli_ChainBlock;
 typedef struct tli_Chain {
   int n;
   bool failed;
-  tli_ChainBlock *full;          /* earlier results, which were moved here when v was full; owned */
+  /* blocks of earlier results (owned); when v is full, its results are moved to a new block */
+  tli_ChainBlock *full;
   tl_Tensor *v[TLI_CHAIN_SLOTS]; /* owned */
 } tli_Chain;
 

@@ -77,7 +77,7 @@ void tli_apply_end(tl_Tensor **slots, int n, bool ok, tl_Tensor **out, int nout)
 }
 
 tl_Tensors tli_tensors_new(int64_t n) {
-  /* the longest list whose size in bytes does not overflow; the allocation of a longer list
+  /* a list with more entries would overflow the size in bytes, so the allocation of such a list
   ** fails */
   size_t most = SIZE_MAX / sizeof(tl_Tensor *);
   int64_t each = (int64_t)(sizeof(tl_Tensor) + sizeof(tl_Tensor *));
@@ -250,8 +250,8 @@ bool tli_check_sizes(const char *op, tl_Ints size, tl_DType dtype) {
                   tli_shape_str(n, size.v));
 }
 
-/* Computes the open interval of the numbers that an integer dtype accepts. Unsigned dtypes also
-** accept negative numbers, which wrap around as in PyTorch. */
+/* Computes the bounds of the numbers that an integer dtype accepts; the bounds themselves are
+** excluded. Unsigned dtypes also accept negative numbers, which wrap around as in PyTorch. */
 static void whole_bounds(tl_DType dtype, double *low, double *high) {
   double most = (double)tli_int_max(dtype);
   int digits = tli_dtype_digits[dtype];
@@ -286,7 +286,7 @@ bool tli_check_holds(const char *op, tl_Scalar value, tl_DType dtype) {
   double v = tli_to_double(value), low, high;
   bool ok;
   if (tli_is_inexact(dtype)) {
-    /* v - v is not 0 for infinity and NaN, which are allowed */
+    /* infinity and NaN, for which v - v is not 0, are allowed */
     ok = fabs(v) <= tli_float_max(dtype) || v - v != 0;
   } else {
     whole_bounds(dtype, &low, &high);
@@ -388,8 +388,8 @@ bool tli_any_zero(tl_Tensor *t, bool *out) {
   return tli_any_true(tli_with_number(tlo_eq, t, tli_int(0)), out);
 }
 
-/* Computes the minimum or maximum of t without recording the call for autograd. Sets *out to `none`
-** if t has no elements or is a meta tensor. */
+/* Computes the minimum or maximum of t (`reduce`) without recording the call for autograd. Sets
+** *out to `none` if t has no elements or is a meta tensor. */
 static bool extreme(tl_Tensor *t, tl_Tensor *(*reduce)(tl_Tensor *, tl_Ints, bool), double none,
                     double *out) {
   *out = none;

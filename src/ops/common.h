@@ -25,7 +25,7 @@ typedef enum tli_Types {
 } tli_Types;
 
 typedef struct tli_PointwiseSpec {
-  const char *name; /* the operator's name in messages */
+  const char *name; /* the operator's name as it appears in messages */
   tlk_Pointwise kernel;
   int ninputs;
   int nparams;
@@ -53,8 +53,9 @@ tl_Tensor *tli_pointwise(const tli_PointwiseSpec *spec, tl_Tensor *const *inputs
 bool tli_pointwise_into(const tli_PointwiseSpec *spec, tl_Tensor *const *inputs,
                         const tl_Scalar *params, tl_Tensor *out) TL_MUSTCHECK;
 
-/* Runs a kernel with several outputs on n operands. The outputs come first. Inputs broadcast to the
-** outputs' shape; the compute type is the dtype of the first output. */
+/* Runs a kernel with several outputs on n operands. The outputs come first in `operands`. The
+** inputs are broadcast to the outputs' shape, and the kernel computes in the dtype of the first
+** output. */
 bool tli_fused(tlk_Fused kernel, tl_Tensor *const *operands, int n) TL_MUSTCHECK;
 
 /* ---- complex tensors ---- */
@@ -101,8 +102,8 @@ void tli_name_keep(tli_Name *name, const char *text);
 
 /* Releases the n tensors in `slots` and sets the slots to NULL. Always returns NULL. */
 void *tli_release_results(tl_Tensor **slots, int n);
-/* Ends the `apply` function of a node: releases the slots and, after a failure, the tensors in
-** `out`. */
+/* Ends the function `apply` of a graph node: releases the saved tensors in `slots` and, after a
+** failure, the gradients in `out`. */
 void tli_apply_end(tl_Tensor **slots, int n, bool ok, tl_Tensor **out, int nout);
 /* Moves the tensors of an owned list to out[0..n) and frees the list. */
 void tli_tensors_move(tl_Tensors *list, tl_Tensor **out);
@@ -159,8 +160,9 @@ void tli_warn_discarding(const tl_Tensor *self, tl_DType dtype);
 bool tli_check_holds(const char *op, tl_Scalar value, tl_DType dtype) TL_MUSTCHECK;
 /* Fails if the operator's input does not have a floating dtype. */
 bool tli_check_floating(const char *op, const tl_Tensor *input) TL_MUSTCHECK;
-/* Checks that all elements of t are in [low, high]. NaN counts as out of range. For a failed check,
-** the CPU returns false with a message, and other devices record a fault. */
+/* Checks that all elements of t are in [low, high]. NaN counts as out of range. If the check fails
+** on the CPU, the function returns false with a message. Other devices record a fault, which a
+** later wait reports. */
 bool tli_check_range(const char *op, const char *argument, tl_Tensor *t, double low, double high)
     TL_MUSTCHECK;
 /* Marks the listed dimensions. An absent or empty list marks all dimensions. Returns false if a

@@ -23,7 +23,7 @@ int64_t tli_count_windows(int64_t size, int64_t kernel, int64_t stride, int64_t 
   int64_t room = size + 2 * padding - dilation * (kernel - 1) - 1 + (ceil_mode ? stride - 1 : 0);
   if (room < 0) return 0;
   int64_t count = room / stride + 1;
-  /* the last window must begin inside the input or the padding before it */
+  /* the last window must begin inside the input or in the padding before the input */
   if (ceil_mode && (count - 1) * stride >= size + padding) count--;
   return count;
 }

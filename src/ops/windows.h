@@ -12,8 +12,8 @@
 bool tli_spread(const char *op, const char *what, tl_Ints list, int n, int64_t least, int64_t *out)
     TL_MUSTCHECK;
 
-/* Returns the number of windows along one dimension, which is 0 if no window fits. With `ceil_mode` a
-** last, incomplete window counts. */
+/* Returns the number of windows along one dimension, which is 0 if no window fits. With
+** `ceil_mode`, an incomplete window at the end also counts. */
 int64_t tli_count_windows(int64_t size, int64_t kernel, int64_t stride, int64_t padding,
                           int64_t dilation, bool ceil_mode);
 

@@ -46,7 +46,8 @@ static bool check_options(tl_Tensor *query, tl_Tensor *mask, double dropout, boo
 
 /* ---- shapes ---- */
 
-/* The leading dimensions of a tensor: its batch dimensions, followed by its heads. */
+/* The leading dimensions that query, key, value and mask have in common after broadcasting: the
+** batch dimensions, followed by the heads. */
 typedef struct Lead {
   int n;
   int64_t sizes[TL_MAX_DIMS];
@@ -58,8 +59,8 @@ static Lead lead_of(const tl_Tensor *t) {
   return lead;
 }
 
-/* Broadcasts `lead` with the leading dimensions of t. `heads` is used in place of t's own number of
-** heads. */
+/* Broadcasts `lead` with the leading dimensions of t. `heads` replaces t's own number of heads,
+** since query heads may share a head of t. */
 static bool join_lead(Lead *lead, const tl_Tensor *t, int64_t heads) {
   Lead a = *lead, b = lead_of(t);
   if (b.n > 0) b.sizes[b.n - 1] = heads;
@@ -149,7 +150,7 @@ static bool join_leads(tl_Tensor *query, tl_Tensor *key, tl_Tensor *value, bool 
                   op, tli_sizes_str(query), tli_sizes_str(key), tli_sizes_str(value));
 }
 
-/* The operands of the attention kernel. */
+/* The operands of the attention kernel, brought to the shapes that the kernel takes. */
 typedef struct Operands {
   tl_Tensor *query, *key, *value, *mask; /* borrowed from a chain */
 } Operands;
@@ -157,7 +158,8 @@ typedef struct Operands {
 static Operands operands(tli_Chain *c, tl_Tensor *query, tl_Tensor *key, tl_Tensor *value,
                          tl_Tensor *mask, bool gqa, const Lead *lead) {
   int64_t heads = lead->n > 0 ? lead->sizes[lead->n - 1] : 1, few = heads_of(key);
-  /* whether a group of query heads can share a head of key and value */
+  /* whether each group of query heads can share a head of key and value, without copies of that
+  ** head */
   bool shared = few == heads_of(value) && few > 0 && heads % few == 0;
   if (gqa && !shared) {
     key = repeat_heads(c, key, heads);
@@ -169,7 +171,8 @@ static Operands operands(tli_Chain *c, tl_Tensor *query, tl_Tensor *key, tl_Tens
                     as_pairs(c, mask, lead, key ? key->sizes[key->ndim - 2] : 0)};
 }
 
-/* Reserves a stretch of the generator's random numbers for dropout. */
+/* Reserves the random numbers for dropout in the generator's stream. Writes their position to
+** *from. */
 static bool draw(const Operands *o, double dropout, tli_Generator *generator, tli_Stretch *from) {
   const int64_t *n = o->query->sizes;
   int64_t words = n[0] * n[1] * n[2] * tli_words(o->key->sizes[2]);

@@ -61,7 +61,8 @@ static bool fused(const Inputs *in, tlk_Attention a, const bool *want, tl_Tensor
 
 /* ---- in differentiable operators ---- */
 
-/* Sums a gradient over each group of query heads that share a key/value head. */
+/* Sums the gradient of repeated keys or values over each group of query heads that share a
+** key/value head. */
 static tl_Tensor *gathered(tli_Chain *c, tl_Tensor *t, int64_t heads) {
   if (c->failed || t->sizes[1] == heads) return t;
   int64_t sizes[5] = {t->sizes[0], heads, t->sizes[1] / heads, t->sizes[2], t->sizes[3]};
@@ -81,7 +82,7 @@ static void composed(tli_Chain *c, const Inputs *in, const tlk_Attention *a, con
   tl_Tensor *key = tli_attention_spread(c, tli_attention_widened(c, in->key), a->heads);
   tl_Tensor *value = tli_attention_spread(c, tli_attention_widened(c, in->value), a->heads);
   tl_Tensor *weights = tli_attention_weights(c, in->mask, a, query, key), *used = weights;
-  /* the gradient with respect to the weights after dropout */
+  /* the gradient of the loss with respect to the weights after dropout */
   tl_Tensor *into = chain_matmul(c, grad, chain_t(c, value));
   if (a->dropout > 0) {
     tl_Tensor *kept = tli_attention_kept(c, in->query, a);

@@ -48,8 +48,8 @@ tl_Tensor *tli_attention_weights(tli_Chain *c, tl_Tensor *mask, const tlk_Attent
   return chain_masked_fill(c, weights, blind, 0);
 }
 
-/* Computes the factors of dropout. Uses the same random numbers as the kernel, so that both drop
-** the same weights. */
+/* Computes the factors by which dropout multiplies the weights. Uses the same random numbers as the
+** kernel, so that both drop the same weights. */
 tl_Tensor *tli_attention_kept(tli_Chain *c, const tl_Tensor *query, const tlk_Attention *a) {
   int64_t sizes[4] = {a->batch, a->heads, a->queries, tli_words(a->keys)};
   tl_Tensor *words = TLI_STEP(c, tli_empty(tli_attention_stat(query), tli_device(query), 4, sizes));

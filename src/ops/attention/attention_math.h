@@ -25,7 +25,7 @@ tl_Tensor *tli_attention_weights(tli_Chain *c, tl_Tensor *mask, const tlk_Attent
                                  tl_Tensor *query, tl_Tensor *key);
 /* Computes the factors by which dropout multiplies the weights: 0 or 1 / (1 - p). */
 tl_Tensor *tli_attention_kept(tli_Chain *c, const tl_Tensor *query, const tlk_Attention *a);
-/* Computes attention from differentiable operators. */
+/* Computes attention by differentiable operators. */
 tl_Tensor *tli_attention_math(tli_Chain *c, tl_Tensor *query, tl_Tensor *key, tl_Tensor *value,
                               tl_Tensor *mask, const tlk_Attention *a);
 

@@ -43,8 +43,8 @@ bool tlo__scaled_dot_product_flash_attention(tl_Tensor *query, tl_Tensor *key, t
   return ok;
 }
 
-/* Checks that the sizes of a tensor from the forward pass are the first `ndim` entries of
-** `sizes`. */
+/* Checks a tensor that a backward operator gets from the forward pass: its sizes must be the first
+** `ndim` entries of `sizes`. */
 static bool check_given(const char *name, tl_Tensor *t, tl_Tensor *query, tl_DType dtype, int ndim,
                         const int64_t *sizes) {
   bool same = t->ndim == ndim;

@@ -99,8 +99,9 @@ static tl_Tensor *gumbel_logits(tl_Tensor *logits, double tau, tli_Generator *ge
   return result;
 }
 
-/* Returns a tensor that is 1 at the largest elements of `soft` along dim and 0 elsewhere, with the
-** gradient of `soft`. The value of (hard - detached soft) + soft is exactly hard. */
+/* Returns a tensor that is 1 at the largest element of `soft` along dim and 0 elsewhere, and that
+** passes its gradient on to `soft`. With `hard` as the 0s and 1s, the result is (hard - detached
+** soft) + soft, whose value is exactly `hard`. */
 static tl_Tensor *harden(tl_Tensor *soft, int64_t dim) {
   tl_Tensor *t[5] = {tlo_detach(soft)};
   tl_Tensor *result = NULL;

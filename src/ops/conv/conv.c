@@ -108,7 +108,9 @@ static tlk_Conv kernel_call(const tl_Tensor *large, const tl_Tensor *small, cons
                 .channels_in = large->sizes[1],
                 .channels_out = small->sizes[1]};
   for (int k = 0; k < 3; k++) {
-    int d = k - (3 - n); /* index into the lists of sizes */
+    /* index into the lists of sizes; negative for dimensions that the kernel has and the operator
+    ** lacks */
+    int d = k - (3 - n);
     c.windows.in[k] = d < 0 ? 1 : large->sizes[d + 2];
     c.windows.out[k] = d < 0 ? 1 : small->sizes[d + 2];
     c.windows.kernel[k] = d < 0 ? 1 : weight->sizes[d + 2];
@@ -349,8 +351,8 @@ static tl_Tensor *convolve_whole(tl_Tensor *input, tl_Tensor *weight, tl_Tensor 
 ** re * (real part of the input) - im * (imaginary part of the input), and the imaginary part of the
 ** output is im * (real part of the input) + re * (imaginary part of the input). */
 
-/* Returns the real and imaginary parts of t as separate channels. The result has t's shape, except
-** that dimension k - 1 is twice as large. */
+/* Returns a real tensor that has the real and imaginary parts of the complex t as separate
+** channels. The result has t's shape, except that dimension k - 1 is twice as large. */
 static tl_Tensor *channel_parts(tli_Chain *c, tl_Tensor *t, int k) {
   int64_t sizes[TL_MAX_DIMS];
   tl_Tensor *pairs = TLI_STEP(c, tlo_view_as_real(t));
@@ -441,7 +443,8 @@ static tl_Tensor *pad_for_same(const char *op, int n, tl_Tensor *input, tl_Tenso
   TL_TRY_NULL(tli_spread(op, "dilation", dilation, n, 1, gap));
   if (weight->ndim != n + 2 || input->ndim < n) {
     memset(padding, 0, 3 * sizeof *padding);
-    return tli_retain(input); /* returns the input unchanged; a later check reports the error */
+    /* returns the input unchanged; the check of the sizes, which comes later, reports the error */
+    return tli_retain(input);
   }
   for (int d = 0; d < n; d++) {
     if (step[d] != 1)

@@ -21,8 +21,8 @@ static bool check(const char *op, const char *name, const tl_Tensor *t, int64_t 
 }
 
 /* Describes a kernel call, except for the number of the result's channels. `single` means that each
-** channel of the result depends only on the same channel of the input. With `ceil_mode` a last,
-** incomplete window counts. */
+** channel of the result depends only on the same channel of the input. With `ceil_mode`, an
+** incomplete window at the end of a dimension also gives a result. */
 static bool describe(const char *op, const tl_Tensor *self, const Options *o, bool single,
                      bool ceil_mode, tlk_Conv *c) {
   if (!tli_is_float((tl_DType)self->dtype) || self->ndim != 4 || self->sizes[1] < (single ? 16 : 1))
@@ -82,7 +82,8 @@ static tl_Tensor *run(const tlk_Conv *c, tl_Tensor *self, tl_Tensor *weight, tl_
   return result;
 }
 
-/* Runs the kernel, and then adds a tensor of other sizes, which is broadcast. */
+/* Runs the kernel, and afterwards adds `other`, whose sizes differ from the result's, with
+** broadcasting. */
 static tl_Tensor *run_apart(const tlk_Conv *c, tl_Tensor *self, tl_Tensor *weight, tl_Tensor *bias,
                             tl_Tensor *other, double low, double high) {
   tli_Chain chain = {0};

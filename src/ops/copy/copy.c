@@ -196,8 +196,9 @@ tl_Tensor *tlo_type_as(tl_Tensor *self, tl_Tensor *other) {
 
 /* ---- another shape in place ---- */
 
-/* Gives self new memory of `bytes` bytes, which begins with a copy of the old contents. The version
-** of self increases further, so a node that has saved self notices the change. */
+/* Gives self new memory of `bytes` bytes, which begins with a copy of the old contents. The new
+** storage takes over the version counter of the old one. If the counter began at 0 again, a node
+** that has saved self might not notice that self has changed. */
 static bool grow(tl_Tensor *self, int64_t bytes) {
   tl_Storage *old = self->storage;
   tl_Storage *storage = tli_storage_new(old->device, bytes);
@@ -218,8 +219,7 @@ static bool grow(tl_Tensor *self, int64_t bytes) {
   return true;
 }
 
-/* In deterministic mode, fills the elements from index `from` on, which have not been written
-** yet. */
+/* In deterministic mode, fills the elements from index `from` on, which are still uninitialised. */
 static bool settle_new_part(tl_Tensor *self, int64_t from) {
   int64_t n = self->numel - from, stride = 1;
   tl_Tensor *part = tli_alias(self, 1, &n, &stride, self->offset + from);

@@ -127,8 +127,8 @@ tl_Tensor *tli_op_laid_out(tl_Tensor *self, int64_t format) {
 
 bool tlo_is_contiguous(tl_Tensor *self, const char *memory_format, bool *out) {
   tli_Format format;
-  /* passes the number of dimensions that the format needs, so that a tensor with a different number
-  ** gives false instead of an error */
+  /* passes the number of dimensions that the format needs instead of self's, so that a tensor with
+  ** another number of dimensions gives false instead of an error */
   TL_TRY(tli_read_format("is_contiguous", memory_format,
                          strcmp(memory_format, names[2]) == 0   ? 4
                          : strcmp(memory_format, names[3]) == 0 ? 5

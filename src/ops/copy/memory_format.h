@@ -10,7 +10,7 @@
 #include "ops/common.h"
 
 typedef enum tli_Format {
-  TLI_PRESERVE, /* means the format of the input */
+  TLI_PRESERVE, /* the format of the input, whichever it is */
   TLI_ROW_MAJOR,
   TLI_CHANNELS_LAST,
   TLI_CHANNELS_LAST_3D

@@ -131,7 +131,8 @@ bool tli_op_zero_(tl_Tensor *self) { return tli_fill(self, tli_int(0)); }
 
 static bool is_whole(tl_Scalar s) { return s.kind == TL_INTEGER || s.kind == TL_BOOLEAN; }
 
-/* Checks that start and end are finite, and that the step leads from start towards end. */
+/* Checks that start and end are finite, and that the step has the sign that leads from start to
+** end. */
 static bool check_ends(const char *op, tl_Scalar start, tl_Scalar end, tl_Scalar step) {
   double from = tli_to_double(start), to = tli_to_double(end), by = tli_to_double(step);
   if (!isfinite(from) || !isfinite(to) || !isfinite(by))

@@ -9,13 +9,15 @@
 
 /* ---- the operators that transform ---- */
 
-/* Transforms of several dimensions treat an array as images, numbered by the dimensions before the
-** first transformed one. On the CPU, a few images at a time are transformed along all dimensions,
-** so that they stay in the cache. */
+/* The progress of a transform of several dimensions. An image is the part of a tensor that is
+** transformed as a whole; images are numbered by the dimensions before the first transformed one.
+** On the CPU, a few images at a time are transformed along all dimensions, so that they stay in the
+** cache. */
 typedef struct Images {
-  int64_t count;    /* number of images */
-  int64_t some;     /* number of images that are transformed together */
-  int64_t first, n; /* the images that are transformed now */
+  int64_t count; /* number of images */
+  int64_t some;  /* number of images that are transformed together */
+  /* the group of images that is transformed now: number of the first one, and their count */
+  int64_t first, n;
 } Images;
 
 /* The size of the images that each thread transforms together, in bytes. */
@@ -41,8 +43,9 @@ static bool next_images(Images *m) {
   return m->n > 0;
 }
 
-/* Transforms the current images along dimension d of `whole`, which is the operand that is not
-** halved along d. `in` and `out` are the arrays of these images. */
+/* Transforms the current images along dimension d of `whole`, the input or the output. For a
+** transform between real and complex numbers it is the real one, which has all n elements along d.
+** `in` and `out` are the arrays of these images. */
 static bool run(const Images *m, tlk_FftKind kind, const tl_Tensor *whole, int d, tlk_Array in,
                 tlk_Array out, bool inverse, double scale) {
   tli_Along along = tli_along(whole, d);
@@ -276,7 +279,8 @@ static bool read_dims(Axes *a, const tl_Tensor *input, tl_Ints s, tl_Ints dim) {
 static bool read_axes(Axes *a, const char *op, const tl_Tensor *input, tl_Ints s, tl_Ints dim,
                       const char *norm, bool inverse, bool half) {
   *a = (Axes){.op = op};
-  /* treats an empty list as absent, because an empty table of options looks like one */
+  /* treats an empty list as absent, because in Lua an empty list looks like an empty table of
+  ** options */
   if (s.n == 0) s = TLI_NOINTS;
   TL_TRY(read_dims(a, input, s, dim));
   double count = 1;

@@ -109,9 +109,10 @@ example("ifftshift", [[
    print(torch.fft.ifftshift(torch.tensor {-2, -1, 0, 1, 2}))
    --> tensor([ 0,  1,  2, -2, -1])]])
 
--- `sign` is the sign of the exponent, and `scale` is a factor of the results. The operator fft_real
--- transforms real numbers to whole lines. The last of fft_r2c's and fft_c2r's dimensions is halved,
--- and the exponent's sign is negative for fft_r2c, positive for fft_c2r.
+-- `sign` is the sign of the exponent, and `scale` is a factor of the results. fft_real returns all
+-- n elements of the transform of real numbers. fft_r2c returns, and fft_c2r takes, only the first
+-- half along the last dimension of `dim`. The exponent's sign is negative for fft_r2c and positive
+-- for fft_c2r.
 op {"fft_c2c(Tensor self, dim[] dim, int sign, float scale) -> Tensor",
     name = "fft", node = "FftC2C", internal = true,
     grad = {self = "fft_c2c(grad, dim, -sign, scale)"}}

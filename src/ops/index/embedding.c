@@ -79,8 +79,8 @@ tl_Tensor *tli_op_embedding_sparse_rows(tl_Tensor *weight, tl_Tensor *index, int
   return tli_op_embedding_rows(weight, index, padding_idx, scale_grad);
 }
 
-/* Removes each occurrence of the padding position from *at, and the corresponding row from
-** *rows. */
+/* Removes the positions that equal the padding position from *at, and the corresponding rows of
+** gradients from *rows. */
 static void chain_without_padding(tli_Chain *c, tl_Tensor **rows, tl_Tensor **at, int64_t padding,
                                   int64_t n) {
   if (c->failed || padding == TLI_NOINT || !tli_has_values(*at)) return;

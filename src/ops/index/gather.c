@@ -19,15 +19,16 @@ static bool check_along(const char *op, const tl_Tensor *self, const tl_Tensor *
       op, tli_sizes_str(self), (int64_t)dim, tli_sizes_str(index));
 }
 
-/* Returns an operand with t's strides. The field `along` repeats the stride along dim. A 0-d tensor
-** gets strides of 0. */
+/* Describes t as an operand of the kernel, with t's strides. The field `along` is t's stride along
+** dim. A 0-d tensor gets strides of 0. */
 static tli_Operand operand_along(tl_Tensor *t, int ndim, int dim) {
   tli_Operand o = {.tensor = t, .along = t->ndim ? t->strides[dim] : 0};
   for (int d = 0; d < ndim; d++) o.strides[d] = t->ndim ? t->strides[d] : 0;
   return o;
 }
 
-/* Copies index's sizes, with 1 in place of the size along dim. Returns the size along dim. */
+/* Copies index's sizes, with 1 in place of the size along dim, so that they count the lines along
+** dim. Returns the size along dim. */
 static int64_t lines_along(const tl_Tensor *index, int dim, int64_t *sizes) {
   for (int d = 0; d < index->ndim; d++) sizes[d] = d == dim ? 1 : index->sizes[d];
   return index->ndim ? index->sizes[dim] : 1;

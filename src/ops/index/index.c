@@ -175,7 +175,8 @@ tl_Tensor *tli_op_index_positions_backward(tl_Tensor *grad_output, tl_Tensor *in
   return NULL;
 }
 
-/* Returns a tensor in which all elements are one number, stored only once. */
+/* Returns a tensor whose elements are all one number. Only one element is stored, and all strides
+** are 0. */
 static tl_Tensor *everywhere(tl_Scalar value, const tl_Tensor *like, int ndim,
                              const int64_t *sizes) {
   static const int64_t strides[TL_MAX_DIMS];
@@ -272,7 +273,8 @@ bool tli_op_index_copy_(tl_Tensor *self, int64_t dim, tl_Tensor *index, tl_Tenso
   return index_write("index_copy", TLK_JOIN_SET, self, dim, index, source);
 }
 
-/* Computes the sizes of self, with the length of index as the size along dim. */
+/* Writes the sizes that a result of index_select has: self's sizes, with the length of index in
+** place of the size along dim. */
 static void listed_sizes(const tl_Tensor *self, int dim, const tl_Tensor *index, int64_t *sizes) {
   for (int d = 0; d < self->ndim; d++) sizes[d] = d == dim ? index->numel : self->sizes[d];
 }
@@ -301,7 +303,8 @@ tl_Tensor *tlo_index_fill_tensor(tl_Tensor *self, int64_t dim, tl_Tensor *index,
   tli_Chain c = {0};
   tl_Tensor *cast = chain_to(&c, value, (tl_DType)self->dtype);
   tl_Tensor *none = TLI_STEP(&c, tlo_zeros_like(self, TL_BOOL, TLI_NODEVICE, NULL));
-  /* computes the gradient with a mask, so that a repeated position counts only once */
+  /* the value is filled in by a mask, so that a position that index contains twice counts only once
+  ** in the value's gradient */
   tl_Tensor *mask = TLI_STEP(&c, tlo_index_fill(none, dim, index, tli_bool(true)));
   return tli_chain_end(&c, TLI_STEP(&c, tlo_masked_fill(self, mask, cast)));
 }
@@ -476,7 +479,8 @@ static void selection_drop(Selection *s) {
   tli_release(s->positions);
 }
 
-/* One entry for each dimension of `tensor` (owned). NULL selects the whole dimension. */
+/* The indices of x[...]: for each dimension of `tensor` (owned), a tensor of positions (owned), or
+** NULL to select the whole dimension. */
 typedef struct Entries {
   tl_Tensor *tensor; /* owned */
   int n;
@@ -498,7 +502,8 @@ static bool check_mask_fits(const tl_Tensor *mask, const tl_Tensor *t, int first
   return true;
 }
 
-/* Adds the entries for a mask: the positions of its true elements in each of its dimensions. */
+/* Adds an entry for each dimension of a mask: the positions of its true elements in that
+** dimension. */
 static bool add_mask(Entries *e, tl_Tensor *mask) {
   if (mask->ndim == 0) { /* a 0-d mask indexes a new dimension of size 1 */
     tl_Tensor *wider = tlo_unsqueeze(e->tensor, e->n);
@@ -671,12 +676,13 @@ static bool fill_masked(tl_Tensor *self, tl_Tensor *mask, tl_Tensor *values) {
   return ok;
 }
 
-/* Returns `values` in self's dtype, expanded to the shape that reading would give. */
+/* Returns `values` in self's dtype, expanded to the shape that reading the selected elements would
+** give. */
 static tl_Tensor *fitted(const Selection *s, tl_Tensor *values) {
   int64_t sizes[2 * TL_MAX_DIMS];
   int ndim = replaced_sizes(s->tensor, s->first, s->count, s->positions, sizes);
   tl_Tensor *t[2] = {NULL}, *result = NULL;
-  /* skips leading dimensions of size 1 that the destination lacks */
+  /* skips leading dimensions of size 1 that `values` has in addition to the destination */
   int skip = 0;
   while (values->ndim - skip > ndim && values->sizes[skip] == 1) skip++;
   if (!tli_expandable(values->ndim - skip, values->sizes + skip, ndim, sizes))

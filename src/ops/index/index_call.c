@@ -33,7 +33,7 @@ tl_Tensor *tli_unaliased(tl_Tensor *t, const tl_Tensor *written) {
   return tli_clone_for("scatter", t);
 }
 
-/* Converts the operands to the form that the kernels take. */
+/* Describes the operands in the form that the kernels take. */
 static void lines_of(tlk_IndexCall *lines, const tli_Operand operands[3], int ndim,
                      const int64_t *sizes, int64_t count, int64_t n) {
   tl_Tensor parts[3], *args[3];

@@ -21,8 +21,8 @@ static bool check_reflectors(const tl_Tensor *A, const tl_Tensor *tau) {
 }
 
 /* Applies reflection i: returns Q - tau v (v^H Q), where v and tau are column i of V and of `tau`.
-** If `end` equals i, the reflection is empty: the result equals Q, but its history includes V and
-** tau. */
+** If `end` equals i, nothing is subtracted: the result equals Q, but its history includes V and
+** tau, so that they get gradients of zero. */
 static tl_Tensor *reflected(tl_Tensor *Q, tl_Tensor *V, tl_Tensor *tau, int64_t i, int64_t end) {
   tli_Chain c = {0};
   tl_Tensor *v = chain_slice(&c, V, -1, i, end);
@@ -83,8 +83,8 @@ static bool check_ormqr(const tl_Tensor *A, const tl_Tensor *tau, const tl_Tenso
                           tl_dtype_name((tl_DType)other->dtype), tli_sizes_str(other));
 }
 
-/* Multiplies by Q = H1 H2 ... Hk or by its adjoint. Hi^H is Hi with the conjugate of tau. A product
-** from the right is computed as C Q = (Q^H C^H)^H. */
+/* Multiplies by Q = H1 H2 ... Hk or by its adjoint. The adjoint of a reflection Hi is the
+** reflection with the conjugate of tau. A product C Q is computed as (Q^H C^H)^H. */
 tl_Tensor *tlo_ormqr(tl_Tensor *self, tl_Tensor *tau, tl_Tensor *other, bool left, bool transpose) {
   TL_TRY_NULL(check_ormqr(self, tau, other, left));
   int64_t k = tau->sizes[tau->ndim - 1];

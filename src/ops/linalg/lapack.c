@@ -21,7 +21,8 @@ const tlk_Lapack *tli_lapack_of(const char *op, const tl_Tensor *t) {
   return table;
 }
 
-/* Returns whether the determinants are computed from the factors by a loop on the host. */
+/* Returns whether a loop on the host computes the determinants from the factors. Complex matrices,
+** and matrices on other devices, need operators instead. */
 static bool by_loop(const tl_Tensor *t) {
   return tli_device(t).type == TL_CPU && !tli_is_complex((tl_DType)t->dtype);
 }
@@ -89,7 +90,8 @@ tl_Tensor *tli_lapack_rows(tl_Tensor *steals) {
 
 bool tli_infos_fine(const int *info, int64_t n, const char *op, const char *what) {
   for (int64_t b = 0; b < n; b++) {
-    if (info[b] == 0) continue; /* a negative info means that LAPACK has found NaN in the matrix */
+    /* every other info is an error; a negative one means that LAPACK has found NaN in the matrix */
+    if (info[b] == 0) continue;
     if (n > 1) return tli_fail(TL_EARG, "%s: matrix " TLI_POS " of the batch %s", op, b, what);
     return tli_fail(TL_EARG, "%s: the matrix %s", op, what);
   }

@@ -87,7 +87,7 @@ static bool least_squares_there(tl_Tensor *A, tl_Tensor *B, const tli_Matrices *
   return ok;
 }
 
-/* Integer results of LAPACK: one or more for each matrix. */
+/* Arrays of integer results of LAPACK, with one or more elements for each matrix. */
 typedef struct Infos {
   int *v;
   int64_t n;
@@ -118,7 +118,7 @@ bool tli_op_least_squares(tl_Tensor *A, tl_Tensor *B, double rcond, tl_Tensor **
   int64_t nrhs = B->sizes[B->ndim - 1];
   TL_TRY(tli_lapack_finite(op, A) && tli_lapack_finite(op, B));
   if (isnan(rcond)) rcond = tli_float_epsilon((tl_DType)A->dtype) * (b.m > b.n ? b.m : b.n);
-  /* a meta tensor has no values and is assumed to have full rank */
+  /* a meta tensor has no values, so its matrices are assumed to have full rank */
   bool values = tli_has_values(A);
   if (tli_device(A).type != TL_CPU && values && b.count > 0 && b.k > 0) {
     bool mode = tli_set_grad_mode(false), made = least_squares_there(A, B, &b, rcond, out);

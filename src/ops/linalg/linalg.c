@@ -10,7 +10,8 @@
 #include "ops/linalg/lapack.h"
 #include "ops/linalg/linalg.h"
 
-/* by_columns scales the columns of a by s, by_rows scales the rows. */
+/* by_columns multiplies column j of the matrices a by s[j], and by_rows multiplies row i by
+** s[i]. */
 static tl_Tensor *by_columns(tli_Chain *c, tl_Tensor *a, tl_Tensor *s) {
   return chain_mul(c, a, chain_unsqueeze(c, s, -2));
 }
@@ -333,7 +334,8 @@ tl_Tensor *tlo_det_backward(tl_Tensor *grad, tl_Tensor *A, tl_Tensor *det) {
   return tli_chain_end(&c, chain_mul(&c, wide, cofactors(&c, A)));
 }
 
-/* unit_lower returns L, and upper_part returns U, from lu_factor's combined tensor. */
+/* These functions take lu_factor's combined tensor. unit_lower returns the factor L with ones on
+** its diagonal, and upper_part returns U. */
 static tl_Tensor *unit_lower(tli_Chain *c, tl_Tensor *lu) {
   int64_t m = lu->sizes[lu->ndim - 2], n = lu->sizes[lu->ndim - 1], k = m < n ? m : n;
   tl_Tensor *part = TLI_STEP(c, tlo_narrow(lu, -1, 0, k));
@@ -514,7 +516,7 @@ static tl_Tensor *qr_tall(tli_Chain *c, tl_Tensor *gq, tl_Tensor *gr, tl_Tensor 
   tl_Tensor *of_q = chain_matmul(c, chain_h(c, gq), q), *of_r = chain_matmul(c, r, chain_h(c, gr));
   tl_Tensor *m = chain_sub(c, of_r, of_q);
   tl_Tensor *symmetric = symmetric_lower(c, m);
-  /* makes the diagonal real, because the diagonal of R is real */
+  /* makes the diagonal real, because the diagonal of R is real and has no imaginary gradient */
   if (!c->failed && tli_is_complex((tl_DType)m->dtype))
     symmetric = chain_scale(c, chain_add(c, symmetric, chain_h(c, symmetric)), 0.5);
   tl_Tensor *rhs = chain_add(c, gq, chain_matmul(c, q, symmetric));
@@ -577,7 +579,7 @@ static tl_Tensor *plus(tli_Chain *c, tl_Tensor *a, tl_Tensor *b) {
   return a && b ? chain_add(c, a, b) : a ? a : b;
 }
 
-/* Returns (I - Q Q^H) g / S, which is the part of g / S outside the column space of Q. */
+/* Returns (I - Q Q^H) g / S, the part of g / S that is orthogonal to the columns of Q. */
 static tl_Tensor *outside(tli_Chain *c, tl_Tensor *g, tl_Tensor *q, tl_Tensor *s) {
   tl_Tensor *inside = chain_matmul(c, q, chain_matmul(c, chain_h(c, q), g));
   tl_Tensor *row = chain_unsqueeze(c, s, -2), *rest = chain_sub(c, g, inside);

@@ -14,7 +14,8 @@ static bool check(const char *op, const tl_Tensor *A, bool square) {
                   tl_dtype_name((tl_DType)A->dtype));
 }
 
-/* Sets eigenvalues L (..., n) and eigenvectors V (..., n, n) of a Hermitian matrix. */
+/* Sets lv[0] to the eigenvalues L (..., n) and lv[1] to the eigenvectors V (..., n, n) of Hermitian
+** matrices. */
 static void eigen(tli_Chain *c, tl_Tensor *A, tl_Tensor *lv[2]) {
   lv[0] = lv[1] = NULL;
   TLI_DO(c, tlo_eigh(A, "L", lv));
@@ -50,8 +51,9 @@ tl_Tensor *tli_op_solve_lyapunov(tl_Tensor *B, tl_Tensor *X) {
   return result;
 }
 
-/* Computes the gradient of X from grad, the gradient of Y. It is -(Z Y^H + Y^H Z), where Z is the
-** solution of the same equation for grad in place of B. */
+/* Computes the gradient with respect to X of the solution Y of X Y + Y X = B, from grad, the
+** gradient of Y. It is -(Z Y^H + Y^H Z), where Z is the solution of the same equation for grad in
+** place of B. */
 tl_Tensor *tlo_lyapunov_backward(tl_Tensor *grad, tl_Tensor *X, tl_Tensor *Y) {
   tli_Chain c = {0};
   tl_Tensor *z = TLI_STEP(&c, tlo_solve_lyapunov(grad, X)), *yh = chain_h(&c, Y);
@@ -75,9 +77,9 @@ bool tli_op_polar_linalg(tl_Tensor *A, tl_Tensor **out) {
   return tli_chain_end_all(&c, out, 2);
 }
 
-/* Computes the gradient of A. It follows from dA = dU H + U dH and H dH + dH H = dA^H A + A^H dA.
-** Let G = gH - U^H gU H^-1, and let Y be the solution of H Y + Y H = G. Then the gradient is gU
-** H^-1 + A (Y + Y^H). */
+/* Computes the gradient of the polar decomposition with respect to A. It follows from dA = dU H + U
+** dH and H dH + dH H = dA^H A + A^H dA. Let G = gH - U^H gU H^-1, and let Y be the solution of H Y
+** + Y H = G. Then the gradient is gU H^-1 + A (Y + Y^H). */
 tl_Tensor *tlo_polar_backward(tl_Tensor *gU, tl_Tensor *gH, tl_Tensor *A, tl_Tensor *U,
                               tl_Tensor *H) {
   tli_Chain c = {0};

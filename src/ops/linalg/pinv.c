@@ -101,8 +101,9 @@ tl_Tensor *tlo_pinverse(tl_Tensor *self, double rcond) {
   return result;
 }
 
-/* Computes the gradient by eq. 4.12 of Golub and Pereyra 1973. Chooses the form of the formula in
-** which the intermediate matrices have the size of the smaller side of A. */
+/* Computes the gradient of the pseudo-inverse by eq. 4.12 of Golub and Pereyra 1973. Of two
+** equivalent forms of the formula, chooses the one whose intermediate matrices have the size of the
+** smaller side of A. */
 tl_Tensor *tlo_pinv_backward(tl_Tensor *grad, tl_Tensor *pinv, tl_Tensor *A) {
   tli_Chain c = {0};
   int64_t m = A->sizes[A->ndim - 2], n = A->sizes[A->ndim - 1];
@@ -163,7 +164,7 @@ static bool check_driver(const char *driver) {
                   driver);
 }
 
-/* Replaces *result by an empty tensor. */
+/* Replaces *result, which the named driver does not provide, by an empty tensor. */
 static bool leave_out(tl_Tensor **result, tl_DType dtype) {
   tl_Tensor *empty = tli_empty(dtype, tli_device(*result), 1, (int64_t[]){0});
   if (empty == NULL) return false;

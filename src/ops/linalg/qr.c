@@ -24,7 +24,8 @@ static bool qr_plan(const char *mode, const tli_Matrices *b, QrPlan *plan) {
   return true;
 }
 
-/* Returns R: the upper triangle of the first r_rows rows of the column-major factors a. */
+/* Returns R: the upper triangle of the first r_rows rows of a, which holds geqrf's factors in
+** column-major order. */
 static tl_Tensor *qr_upper(const tl_Tensor *a, const tli_Matrices *b, int r_rows) {
   tl_Tensor *view = tli_lapack_swapped(a); /* (..., m, n) */
   if (view == NULL) return NULL;

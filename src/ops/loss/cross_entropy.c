@@ -86,7 +86,7 @@ bool tli_op_class_total(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight,
   tl_Device device = tli_device(input);
   int64_t n = target->numel, both = 2 * n;
   Operands o = operands(&c, input, target, weight, dtype);
-  /* first the losses of the samples, then their weights */
+  /* one vector: first the losses of the samples, then the samples' weights */
   tl_Tensor *each = TLI_STEP(&c, tli_empty(dtype, device, 1, &both));
   tl_Tensor *sum = TLI_STEP(&c, tli_empty(dtype, device, 0, NULL));
   out[1] = TLI_STEP(&c, tli_empty(dtype, device, 0, NULL));
@@ -105,8 +105,8 @@ bool tli_op_class_total(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight,
   return tli_chain_end_all(&c, out, 3);
 }
 
-/* Computes the gradient of the input, which has shape `size`. `input` and `norm` are used only if
-** `logits` is set. */
+/* Runs the kernel that computes the gradient of the input, which has shape `size`. `input` and
+** `norm` are used only if `logits` is set. */
 static tl_Tensor *run_backward(tl_Tensor *grad, tl_Tensor *input, tl_Tensor *target,
                                tl_Tensor *weight, tl_Tensor *norm, tl_Ints size, int64_t ignore,
                                bool logits) {
@@ -222,7 +222,7 @@ static bool check_labels(const char *op, const tl_Tensor *input, const tl_Tensor
                   tli_sizes_str(target));
 }
 
-/* Divides `sum` by the total weight. The result has the dtype of `sum`. */
+/* Divides `sum`, a sum of losses, by the total weight. The result has the dtype of `sum`. */
 static tl_Tensor *chain_share(tli_Chain *c, tl_Tensor *sum, tl_Tensor *weights) {
   tl_Tensor *count = chain_total(c, weights);
   return chain_div(c, sum, TLI_STEP(c, tlo_to_dtype(count, (tl_DType)sum->dtype)));
@@ -368,8 +368,8 @@ tl_Tensor *tlo_multi_margin_loss(tl_Tensor *input, tl_Tensor *target, int64_t p,
   if (p != 1 && p != 2)
     return tli_fail_null(TL_EARG, "multi_margin_loss: p: expected 1 or 2, got %" PRId64, p);
   tli_Chain c = {0};
-  /* a target that is a vector of labels, even of one label, gives a one-dimensional unreduced
-  ** loss */
+  /* if the target is a vector of labels, even of one label, the unreduced loss is a vector as well;
+  ** otherwise it is 0-d */
   bool listed = target->ndim == 1;
   if (input->ndim == 0) input = chain_unsqueeze(&c, input, 0);
   if (!c.failed && input->ndim == 1 && listed) input = chain_unsqueeze(&c, input, 0);

@@ -70,7 +70,8 @@ static bool bad_lengths(const char *what, int64_t i, int64_t length, int64_t mos
                   what, i + 1, most, length);
 }
 
-/* Checks the lengths and sets *sum to their sum. For lengths on the meta device, *sum is -1. */
+/* Checks that the lengths are in range, and sets *sum to their sum. For lengths on the meta device,
+** *sum is -1. */
 static bool check_lengths(const char *what, const tl_Tensor *lengths, int64_t n, int64_t most,
                           int64_t *sum) {
   if (lengths->numel != n || lengths->ndim > 1)
@@ -136,7 +137,7 @@ static tl_Tensor *chain_integers(tli_Chain *c, const char *what, tl_Tensor *t) {
 }
 
 typedef struct Arguments {
-  /* owned by the chain */
+  /* the operands in the form that the kernel takes, owned by the chain */
   tl_Tensor *log_probs, *targets, *input_lengths, *target_lengths;
   bool single;
 } Arguments;

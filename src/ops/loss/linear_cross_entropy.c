@@ -72,7 +72,8 @@ typedef struct Backward {
   tl_Tensor *out[3]; /* the gradients (owned), initially NULL */
 } Backward;
 
-/* Adds a chunk's contribution to *sum. The first contribution becomes *sum. */
+/* Adds a chunk's contribution to the gradient *sum. The first contribution becomes *sum itself.
+** Steals `share`. */
 static bool add_share(tl_Tensor **sum, tl_Tensor *share) {
   if (*sum) return share && tlo_add_(*sum, share, tli_int(1));
   return share && (*sum = tli_retain(share)) != NULL;
@@ -158,7 +159,8 @@ static bool check(const tl_Tensor *input, const tl_Tensor *linear, const tl_Tens
   return true;
 }
 
-/* Computes the logits (N, C, d...) of a layer whose weight is (C, d..., in). */
+/* Computes the logits (N, C, d...) of a linear layer that has an output at each position d... and
+** the weight (C, d..., in). */
 static tl_Tensor *chain_logits_at(tli_Chain *c, tl_Tensor *input, tl_Tensor *linear,
                                   tl_Tensor *bias) {
   int64_t sizes[TL_MAX_DIMS] = {input->sizes[0]}, rows = 1;

@@ -64,7 +64,8 @@ tl_Tensor *tlo_poisson_nll_loss(tl_Tensor *input, tl_Tensor *target, bool log_in
   return tli_chain_end(&c, chain_reduced(&c, loss, reduction));
 }
 
-/* Returns max(t, least). The gradient flows to t everywhere, as if the maximum were not taken. */
+/* Returns max(t, least) with the gradient of t itself: where `least` replaces an element, the
+** gradient is passed on as if it did not. */
 static tl_Tensor *chain_floor_value(tli_Chain *c, tl_Tensor *t, double least) {
   bool mode = tli_set_grad_mode(false);
   tl_Tensor *floored = chain_at_least(c, t, least);

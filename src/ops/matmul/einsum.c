@@ -13,7 +13,8 @@
 #define ELLIPSIS '.'
 #define LETTERS 128
 
-/* The labels of one operand in the equation: letters, and possibly one ELLIPSIS. */
+/* The labels of one operand: the letters of the equation in their order, with at most one ELLIPSIS
+** among them. */
 typedef struct Labels {
   int n;
   char label[TL_MAX_DIMS + 1];
@@ -271,7 +272,7 @@ static tl_Tensor *sum_alone(const Plan *p, tl_Tensor *t, const tl_Tensor *other,
     if (p->last[d] <= step && (single || t->sizes[d] != 1) &&
         (other == NULL || other->sizes[d] == 1))
       dims[n++] = d;
-  /* this makes a sum of integers int64 */
+  /* the sum of an integer tensor has dtype int64 */
   return n ? tlo_sum(t, (tl_Ints){n, dims}, true, TL_NODTYPE) : tli_retain(t);
 }
 
@@ -282,7 +283,8 @@ static tl_Tensor *multiply(const Plan *p, tl_Tensor *left, tl_Tensor *right, int
   tl_Tensor *b = TLI_STEP(&c, sum_alone(p, right, left, step));
   TLI_DO(&c, group(p, a, b, step, &g));
   if (c.failed) return tli_chain_end(&c, NULL);
-  /* without dimensions to sum over, an elementwise product is cheaper */
+  /* without dimensions to sum over, the product is elementwise, which is cheaper than a matrix
+  ** product */
   if (g.n[SUM] == 0) return tli_chain_end(&c, chain_mul(&c, a, b));
   tl_DType dtypes[2] = {(tl_DType)a->dtype, (tl_DType)b->dtype};
   if (!tli_is_float(dtypes[0]) && !tli_is_float(dtypes[1]) && dtypes[0] != dtypes[1])

@@ -27,7 +27,8 @@ static bool run_linear(tl_Tensor *out, tl_Tensor *rows, tl_Tensor *turned, void 
   return ok;
 }
 
-/* Runs the kernel on operands that need other strides first. */
+/* Brings the operands to the shapes and strides that the kernel takes, by views or copies, and runs
+** the kernel. */
 static bool linear_by_chain(tl_Tensor *out, tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias,
                             tlk_Activation activation, void *inner) {
   bool mode = tli_set_grad_mode(false);

@@ -50,7 +50,7 @@ static bool matrix_of(Matrix *m, tl_Tensor *t) {
   m->t = tli_contiguous_as(t, (tl_DType)t->dtype);
   if (m->t == NULL) return false;
   if (!tli_contiguous(t)) return as_it_lies(m);
-  /* the matrix is contiguous but too large for BLAS's ints, which the kernel reports */
+  /* the matrix is contiguous but too large for BLAS's ints; the kernel reports this error */
   m->trans = false;
   m->ld = t->sizes[t->ndim - 1];
   return true;
@@ -143,7 +143,8 @@ static bool scale(tl_Tensor *t, tl_Scalar factor) {
 static bool has_complex_kernel(const tl_Tensor *out, tl_Scalar alpha, tl_Scalar beta) {
 #ifdef TLI_RUNTIME
   (void)out, (void)alpha, (void)beta;
-  return false; /* does not use the complex kernel, so that the library of a program stays small */
+  /* never uses the complex kernel, so that the library that is built for one program stays small */
+  return false;
 #else
   return tli_device(out).type == TL_CPU && (out->dtype == TL_C64 || out->dtype == TL_C128) &&
          alpha.kind != TL_COMPLEX && beta.kind != TL_COMPLEX;
@@ -236,7 +237,8 @@ tl_Tensor *tli_op_bmm(tl_Tensor *self, tl_Tensor *mat2) {
 
 /* ---- products plus a tensor ---- */
 
-/* Computes beta * self + alpha * a @ b. If beta is 0, self is not read. */
+/* Computes beta * self + alpha * a @ b. If beta is 0, self is not read, so NaN in self has no
+** effect. */
 static tl_Tensor *add_product(const char *op, tl_Tensor *self, tl_Tensor *a, tl_Tensor *b,
                               tl_Scalar beta, tl_Scalar alpha) {
   TL_TRY_NULL(check_product(op, a, b, a->ndim == 3 ? 3 : 2));

@@ -218,8 +218,8 @@ static bool check_listed(tl_Tensor *self, tl_Tensor *other, tl_Ints a, tl_Ints b
   return true;
 }
 
-/* Sums t over those dimensions in `dims` for which `other` has size 1. `beside` lists the
-** corresponding dimensions of `other`. */
+/* Sums t over those dimensions in `dims` along which `other` is broadcast, that is, has size 1.
+** `beside` lists the dimensions of `other` that are multiplied with `dims`. */
 static tl_Tensor *sum_lone(tl_Tensor *t, tl_Ints dims, const tl_Tensor *other, tl_Ints beside) {
   int64_t lone[TL_MAX_DIMS], n = 0;
   for (int64_t k = 0; k < dims.n; k++) {

@@ -258,8 +258,8 @@ bool tlo_add_rms_norm_backward(tl_Tensor *grad_output, tl_Tensor *grad_sum, tl_T
   return ok;
 }
 
-/* Moves the first two of n results, which are returned to users, to `out`, and releases all other
-** results. */
+/* Moves the first two of n results, which are returned to users, to `out`, and releases the other
+** results, which only the derivative needs. */
 static bool first_two(bool ok, tl_Tensor **made, int n, tl_Tensor **out) {
   if (!ok) return false;
   for (int i = 2; i < n; i++) tli_release(made[i]);

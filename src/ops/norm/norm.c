@@ -57,7 +57,7 @@ bool tli_norm_gradients(tli_Chain *c, tl_Tensor *grad, tl_Tensor *input, tl_Tens
 
 /* ---- batch_norm ---- */
 
-/* A tensor seen as (outer, channels, inner), in a memory format. */
+/* The sizes of a tensor seen as (outer, channels, inner) in a memory format, and this format. */
 typedef struct Channels {
   int64_t outer, channels, inner;
   tli_Format format;
@@ -156,7 +156,7 @@ bool tli_op_batch_norm_core(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias
       normalize(&c, in, weight, bias, running_mean, running_var, momentum, eps, s, out);
   } else {
     out[1] = TLI_STEP(&c, tlo_to_dtype(running_mean, stat));
-    /* saves a copy, because the running statistics may change before the backward pass */
+    /* saves copies, because the running statistics may change before the backward pass */
     out[1] = TLI_STEP(&c, tlo_clone(out[1]));
     out[2] = chain_rstd(&c, chain_cast(&c, running_var, stat), eps);
     tl_Tensor *scale = weight ? chain_mul(&c, out[2], chain_cast(&c, weight, stat)) : out[2];

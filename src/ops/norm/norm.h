@@ -47,8 +47,8 @@ static inline bool unrecorded_end(tli_Chain *c, bool mode, tl_Tensor **out, int 
   return tli_chain_end_all(c, out, n);
 }
 
-/* Returns the first of n results and releases the others. The operator returns the others only so
-** that its node can save them. */
+/* Returns the first of n results and releases the others, which the operator returns only so that
+** its graph node can save them. */
 static inline tl_Tensor *first_of(bool ok, tl_Tensor **out, int n) {
   if (!ok) return NULL;
   for (int i = 1; i < n; i++) tli_release(out[i]);

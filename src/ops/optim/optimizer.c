@@ -31,7 +31,8 @@ static const Rule rules[] = {
 
 enum { PARAM, GRAD, STATE, MASTER = STATE + TLK_OPTIM_STATES, OPERANDS };
 
-/* One parameter and the operands of its step. Absent operands are NULL. */
+/* One parameter and the other operands of its step, such as the gradient and the states. Absent
+** operands are NULL. */
 typedef struct Item {
   tl_Tensor *given[OPERANDS]; /* borrowed */
   /* the operands themselves, or copies in another memory order (owned) */
@@ -240,8 +241,8 @@ static bool step(const Run *r, struct tlk_optim_step *call) {
   return tli_backend(r->device)->optim_step(call);
 }
 
-/* Runs the step with coefficients that the device computes from its own step counts and learning
-** rate. */
+/* Runs the step for parameters whose step counts, and perhaps whose learning rate, are on the
+** device. The device computes the coefficients from them. */
 static bool run_on_device(const Run *r) {
   int64_t size = (int64_t)r->count * TLK_OPTIM_COEFS;
   tl_Tensor *made = tli_empty(TL_F64, r->device, 1, &size);
@@ -304,7 +305,7 @@ static bool device_computes(const Step *s, const Item *item, tl_Device device) {
   return s->lr && tli_device(s->lr).type != TL_CPU;
 }
 
-/* Sets *out to a new reference to a number on the given device. NULL gives NULL. */
+/* Sets *out to a new reference to the number t on the given device, or to NULL if t is NULL. */
 static bool number_on(tl_Tensor *t, tl_Device device, tl_Tensor **out) {
   *out = NULL;
   return t == NULL || (*out = tli_moved(t, device, true)) != NULL;

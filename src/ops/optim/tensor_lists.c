@@ -76,7 +76,8 @@ static bool any_complex(tl_Tensors list) { return tli_any_complex(list.v, (int)l
 
 /* ---- the norm ------------------------------------------------------------------------ */
 
-/* The kernel that computes partial results, and the reduction that combines them. */
+/* The kernel and the reduction that compute a norm: the kernel computes partial results, and the
+** reduction combines them. */
 typedef struct Norm {
   double p;
   tlk_Reduction part, whole;

@@ -10,10 +10,11 @@ static const char op[] = "_cached_attention";
 enum { GROUP = 32 /* number of elements of int8 that share a scale */ };
 
 typedef struct Call {
-  tl_Tensor *query, *key, *value; /* contiguous rows */
+  tl_Tensor *query, *key, *value; /* the operands, whose rows are contiguous */
   tl_Tensors stored;
   tl_Ints used, counts;
-  int per_cache; /* number of tensors of each cache */
+  /* number of tensors of each cache: keys and values, and their scales if the cache is int8 */
+  int per_cache;
 } Call;
 
 /* ---- checks ---- */
@@ -48,7 +49,8 @@ static bool share_memory(const tl_Tensor *a, const tl_Tensor *b) {
          y < x + (uintptr_t)(a->numel * tli_dtype_bytes[a->dtype]);
 }
 
-/* Checks tensor i of `stored`, whose cache must hold `need` keys. */
+/* Checks tensor i of the list `stored`. The cache to which it belongs must have room for `need`
+** keys. */
 static bool check_stored(const Call *c, int64_t i, int64_t need) {
   tl_Tensor *t = c->stored.v[i];
   int part = (int)(i % c->per_cache);

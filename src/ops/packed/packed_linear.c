@@ -39,7 +39,8 @@ static bool run(tl_Tensor *out, const tl_Tensor *input, const tl_Tensor *weight,
                  .rows = rows, .outputs = weight->sizes[0], .features = features);
 }
 
-/* Returns a contiguous weight. If elements have 2 bytes, the data begin at an even address. */
+/* Returns the weight in contiguous form: the tensor itself or a copy. Weights of 2-byte elements
+** begin at an even address, as the kernel requires. */
 static tl_Tensor *rows_of(tl_Tensor *weight, int layout) {
   tl_Tensor *w = tli_contiguous_as(weight, TL_U8);
   bool is_odd = w && layout >= TLK_PACKED_F16 && ((uintptr_t)tli_data(w) & 1);

@@ -28,8 +28,8 @@ tl_Tensor *tlo_div(tl_Tensor *self, tl_Tensor *other, const char *rounding_mode)
 
 /* ---- powers ---- */
 
-/* Computes the gradient of a power whose exponent is a number. The number keeps its full
-** precision. */
+/* Computes the gradient of a power whose exponent is a number. The exponent is not rounded to the
+** dtype of the tensors. */
 static tl_Tensor *pow_backward_number(tl_Tensor *grad, tl_Tensor *self, tl_Scalar exponent) {
   if (!tli_to_bool(exponent)) return tlo_zeros_like(self, TL_NODTYPE, TLI_NODEVICE, NULL);
   tli_Chain c = {0};
@@ -124,8 +124,8 @@ tl_Tensor *tlo_clamp(tl_Tensor *self, tl_Tensor *min, tl_Tensor *max) {
   return tli_fail_null(TL_EARG, "clamp: expected min or max, got neither");
 }
 
-/* Replaces the elements of t at which test(self) is true by a number. Steals t; returns NULL for
-** NULL. */
+/* Replaces by a number the elements of t at whose positions test(self) is true. Steals t; returns
+** NULL for NULL. */
 static tl_Tensor *replace(tl_Tensor *t, tl_Tensor *self, tl_Tensor *(*test)(tl_Tensor *),
                           double value) {
   tl_Tensor *mask = t ? test(self) : NULL;

@@ -57,8 +57,8 @@ static tl_Tensor *number_like(tl_Tensor *t) {
   return tli_is_inexact((tl_DType)t->dtype) ? tli_retain(t) : tlo_to_dtype(t, TL_I64);
 }
 
-/* Computes |a - b| of int64 tensors in float64. An int64 difference of 2^63 or more wraps around to
-** a negative number, so 2^64 is added to negative differences. */
+/* Computes |a - b| of int64 tensors in float64. The larger number minus the smaller one may wrap
+** around to a negative int64, and 2^64 is added in that case. */
 static tl_Tensor *whole_distance(tl_Tensor *a, tl_Tensor *b) {
   tli_Chain c = {0};
   tl_Tensor *larger = TLI_STEP(&c, tlo_maximum(a, b));

@@ -112,8 +112,8 @@ static bool run_power(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *
   return run_kernel(spec, kernel, dtype, in, kernel == TLK_pow ? 2 : 1, NULL, out);
 }
 
-/* Returns -1 if input i of a kernel is a lower bound of the results, 1 if it is an upper bound, and
-** otherwise 0. */
+/* Returns whether input i of a kernel limits the results, as the bounds of clamp do: -1 for a lower
+** bound, 1 for an upper bound, and otherwise 0. */
 static int bound_of(tlk_Pointwise kernel, int i) {
   if (i == 0) return 0;
   if (kernel == TLK_clamp) return i == 1 ? -1 : 1;
@@ -121,7 +121,7 @@ static int bound_of(tlk_Pointwise kernel, int i) {
   return kernel == TLK_minimum || kernel == TLK_fmin ? 1 : 0;
 }
 
-/* Refuses a number as a bound if no element of the integer dtype lies within it. */
+/* Refuses a number as a bound if no number of the integer dtype satisfies it. */
 static bool check_bounds(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *const *in) {
   if (tli_is_inexact(dtype)) return true;
   for (int i = 1; i < spec->ninputs; i++) {
@@ -147,7 +147,8 @@ static tl_Tensor *saturated(const tl_Tensor *number, tl_DType dtype) {
 }
 
 /* Runs a kernel after numbers, and 0-d tensors of other dtypes, have been converted to the integer
-** dtype. Apart from bounds they wrap around; -1 becomes 255 in uint8. */
+** dtype. Numbers out of range wrap around, so -1 becomes 255 in uint8; bounds are saturated
+** instead. */
 static bool run_wrapped(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *const *in,
                         const tl_Scalar *params, tl_Tensor *out) {
   tl_Tensor *args[TLI_ITER_MAX], *wrapped[TLI_ITER_MAX] = {NULL};

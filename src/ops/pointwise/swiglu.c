@@ -95,8 +95,9 @@ bool tlo_swiglu_pair_backward(tl_Tensor *grad, tl_Tensor *input, tl_Tensor *gate
 
 /* ---- the halves of one tensor ---- */
 
-/* Sets *a and *b to the two halves of t. They are halves along dimension `dim` of `like`, a tensor
-** to which t broadcasts. The halves are views and are not recorded. If t is NULL, both are NULL. */
+/* Sets *a and *b to the two halves of t along the dimension that is aligned with dimension `dim` of
+** `like`, a tensor to which t broadcasts. The halves are views and are not recorded. If t is NULL,
+** both are NULL. */
 static void halve(tli_Chain *c, tl_Tensor *t, const tl_Tensor *like, int dim, tl_Tensor **a,
                   tl_Tensor **b) {
   int from = t ? dim - (like->ndim - t->ndim) : -1;

@@ -32,7 +32,8 @@ static bool read_windows(const char *op, int n, tl_Ints kernel, tl_Ints stride, 
   return true;
 }
 
-/* Checks that input is (N, C, ...) or (C, ...) and that its last `full` sizes are at least 1. */
+/* Checks that input is (N, C, ...) or (C, ...) and that each of its last `full` sizes is at least
+** 1. */
 static bool check_input(const char *op, const tl_Tensor *input, int n, int full) {
   bool fits = input->ndim == n + 1 || input->ndim == n + 2;
   for (int d = input->ndim - full; fits && d < input->ndim; d++) fits = input->sizes[d] > 0;
@@ -302,8 +303,8 @@ static tl_Tensor *lp_pool(const char *op, int n, tl_Tensor *input, double norm_t
 
 /* ---- planes and positions in them ---- */
 
-/* Describes a loop over planes for the kernel. The operands are contiguous, and their dtypes may
-** differ. */
+/* Describes planes as the lines of a gather or scatter kernel, and a loop over all planes. The
+** operands are contiguous, and their dtypes may differ. */
 static void plane_lines(tlk_IndexCall *lines, tl_Tensor *const *args, const int64_t *lengths,
                         int64_t planes) {
   tli_Iter *it = &lines->it;
@@ -385,8 +386,9 @@ tl_Tensor *tli_op_plane_scatter(tl_Tensor *self, tl_Tensor *indices, tl_Ints siz
 
 /* ---- max_unpool ---- */
 
-/* Computes the sizes before pooling. A given output_size, with or without the leading dimensions,
-** must be a size from which pooling produces the input's size. */
+/* Computes the sizes of max_unpool's result, which are the sizes before pooling. A given
+** output_size, with or without the leading dimensions, must be a size from which pooling produces
+** the input's size. */
 static bool unpooled_sizes(const char *op, const tl_Tensor *input, const Windows *w, int n,
                            tl_Ints output_size, int64_t *sizes) {
   int lead = input->ndim - n;

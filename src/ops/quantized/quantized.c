@@ -48,8 +48,8 @@ static bool check_layer(const char *op, const tl_Tensor *self, tl_Tensor *const 
 
 static void *data_or_null(const tl_Tensor *t) { return t ? tli_data(t) : NULL; }
 
-/* Runs the kernel on contiguous tensors: a layer's weight, scales, sums and bias, `other`, and the
-** input. */
+/* Runs the kernel. `t` lists the layer's weight, scales, sums and bias, the tensor `other`, and the
+** input; all of them are contiguous. */
 static bool run_on(struct tlk_quantized *call, tl_Tensor *out, tl_Tensor *const *t) {
   call->weight = tli_data(t[0]), call->scales = tli_data(t[1]), call->sums = tli_data(t[2]);
   call->bias = data_or_null(t[3]), call->other = data_or_null(t[4]), call->in = tli_data(t[5]);

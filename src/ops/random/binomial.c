@@ -40,7 +40,7 @@ static double reject(double n, double p, tli_Source *s) {
 }
 
 typedef struct Draw {
-  double *counts; /* each number of trials is replaced by a number of successes */
+  double *counts; /* an array of numbers of trials; the number of successes replaces each of them */
   const double *probs;
   uint64_t seed, block;
 } Draw;

@@ -11,8 +11,8 @@ static bool check_probability(const char *op, double p) {
   return tli_fail(TL_EARG, "%s: p: expected a probability from 0 to 1, got %g", op, p);
 }
 
-/* Checks the arguments. Sets *drops to false if the result is self unchanged; in this case self may
-** have any dtype. */
+/* Checks the arguments of dropout. Sets *drops to false if no element is dropped, so that the
+** result is self; self may then have any dtype. */
 static bool check(const char *op, const tl_Tensor *self, double p, bool training, bool *drops) {
   *drops = training && p != 0;
   TL_TRY(check_probability(op, p));
@@ -99,8 +99,9 @@ tl_Tensor *tlo_dropout3d(tl_Tensor *self, double p, bool training, tli_Generator
   return drop_channels("dropout3d", 3, self, p, training, generator);
 }
 
-/* Computes a * x + b, where x is self for kept elements and the lowest value of selu for dropped
-** ones. a and b are chosen so that results have mean 0 and variance 1 if self has. */
+/* Computes a * x + b, where x is self for kept elements and, for dropped elements, the limit of
+** selu for large negative arguments. a and b are chosen so that results have mean 0 and variance 1
+** if self has. */
 static tl_Tensor *alpha_drop(const char *op, int lead, tl_Tensor *self, double p, bool training,
                              tli_Generator *generator) {
   bool drops;

@@ -32,7 +32,8 @@ static double draw_log(double shape, tli_Source *s) {
 }
 
 typedef struct Draw {
-  double *shapes; /* the shapes; each is replaced by the logarithm of its random number */
+  /* an array of shape parameters; the logarithm of the random number replaces each of them */
+  double *shapes;
   uint64_t seed, block;
 } Draw;
 

@@ -38,7 +38,7 @@ static double reject(double rate, tli_Source *s) {
 }
 
 typedef struct Draw {
-  double *rates; /* the rates; each is replaced by its random number */
+  double *rates; /* an array of rates; the random number replaces each of them */
   uint64_t seed, block;
 } Draw;
 

@@ -114,7 +114,7 @@ static bool draw_integers(const char *op, tl_Tensor *self, int64_t from, int64_t
               g);
 }
 
-/* Returns N such that the dtype represents all integers from 0 to N - 1 exactly. */
+/* Returns the largest N such that the dtype represents all integers from 0 to N - 1 exactly. */
 static uint64_t whole_range(tl_DType dtype) {
   if (!tli_is_float(dtype)) return (uint64_t)tli_int_max(dtype) + 1;
   return ((uint64_t)1 << tli_dtype_digits[dtype]) + 1;

@@ -147,7 +147,7 @@ static bool run_passes(const tli_ReduceSpec *spec, tli_Axes *a, tl_Tensor *out) 
   tlk_Reduction kernel = spec->kernel;
   tl_DType compute = spec->compute;
   while (!run.last) {
-    /* the dtype of intermediate results, which is the compute type */
+    /* the dtype of intermediate results between the runs */
     tl_DType mid = spec->result == TL_BOOL ? TL_BOOL : compute;
     int64_t n = run.outer * run.inner;
     tl_Tensor *part = tli_empty(mid, tli_device(out), 1, &n);

@@ -10,8 +10,9 @@
 #include "ops/common.h"
 
 typedef struct tli_Axes {
-  tl_Tensor *in; /* the tensor to reduce, without gaps between its elements (owned) */
-  int nruns;     /* number of runs, ordered from outermost to innermost */
+  /* the tensor to reduce: self or a copy, without gaps between its elements (owned) */
+  tl_Tensor *in;
+  int nruns; /* number of runs, ordered from outermost to innermost */
   struct {
     int64_t n;
     bool reduced;

@@ -52,7 +52,8 @@ tl_Tensor *tli_complex_cumsum(const char *op, tl_Tensor *self, int64_t dim, tl_D
 
 /* ---- products ---- */
 
-/* Multiplies the first half by the second half until one element is left along dimension d. */
+/* Computes the product along dimension d in passes: each pass multiplies the first half of the
+** elements by the second half, until one element is left. */
 static tl_Tensor *halved(tli_Chain *c, tl_Tensor *t, int d) {
   while (!c->failed && t && t->sizes[d] > 1) {
     int64_t n = t->sizes[d], half = n / 2;

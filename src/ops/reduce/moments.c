@@ -60,7 +60,8 @@ typedef struct Moments {
   tl_Tensor *mean, *deviation; /* owned */
 } Moments;
 
-/* Computes the means of `in` along one run, and the sums of squared deviations from them. */
+/* Computes the means of `in` along one run of dimensions (axes.h), and the sums of squared
+** deviations from these means. */
 static bool moments_of(Moments *m, tl_Tensor *in, const tli_Run *run) {
   int64_t n = run->outer * run->inner;
   tl_DType dtype = in->dtype == TL_F64 ? TL_F64 : TL_F32;
@@ -355,8 +356,8 @@ tl_Tensor *tlo_p_norm_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *resu
   return tli_chain_end(&c, chain_mul(&c, share, power));
 }
 
-/* Returns whether there are no elements to reduce along dim. Invalid dimensions are reported
-** later. */
+/* Returns whether there are no elements to reduce along dim. Returns false for invalid dimensions,
+** which the reduction itself reports. */
 static bool none_along(const tl_Tensor *self, tl_Ints dim) {
   if (dim.n == 0 || self->ndim == 0) return self->numel == 0;
   for (int64_t i = 0; i < dim.n; i++) {

@@ -227,7 +227,8 @@ tl_Tensor *tlo_amax_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result
   return tli_chain_end(&c, chain_where_else(&c, equal, share, tli_int(0)));
 }
 
-/* Gives the whole gradient to one position along dim, which `indices` names, counted from 1. */
+/* Returns a gradient of zeros, except that the whole gradient of each result goes to one position
+** along dim. `indices` has these positions, counted from 1. */
 tl_Tensor *tlo_value_backward(tl_Tensor *grad, tl_Ints size, int64_t dim, tl_Tensor *indices,
                               bool keepdim) {
   if (size.n == 0) return tli_retain(grad);
@@ -251,7 +252,8 @@ static tl_Tensor *chain_ordered(tli_Chain *c, tl_Tensor *a, tl_Tensor *b, int d,
   return backwards ? chain_cat(c, b, a, d) : chain_cat(c, a, b, d);
 }
 
-/* Multiplies the product at each position by the product that is s positions before it. */
+/* Doubles the number of factors: multiplies the product at each position by the product s positions
+** before it or, with `backwards`, after it. */
 static tl_Tensor *reach_further(tl_Tensor *current, int d, int64_t s, bool backwards) {
   int64_t n = current->sizes[d];
   tli_Chain c = {0};

@@ -75,8 +75,8 @@ static bool check_weights(const char *name, tl_Tensor *w, int64_t n, bool whole)
                   tl_dtype_name((tl_DType)w->dtype));
 }
 
-/* Returns the total weight of each observation. Returns NULL, without an error, if no weights are
-** given. */
+/* Returns the weight of each observation, the product of fweights and aweights. Returns NULL,
+** without an error, if neither is given. */
 static tl_Tensor *joint_weights(tl_Tensor *fweights, tl_Tensor *aweights, tl_DType dtype) {
   if (fweights && aweights) return tlo_mul(fweights, aweights);
   return fweights ? tlo_to_dtype(fweights, dtype) : tli_retain(aweights);
@@ -166,8 +166,8 @@ tl_Tensor *tlo_corrcoef(tl_Tensor *self) {
 
 /* ---- counting ---- */
 
-/* Returns n sums. Each src[i], or 1 if src is NULL, is added to the sum at positions[i], which
-** counts from 1. */
+/* Returns n sums. src[i] is added to sum number positions[i], counted from 1. If src is NULL, 1 is
+** added instead. */
 static tl_Tensor *add_up(tl_Tensor *positions, tl_Tensor *src, int64_t n, tl_DType dtype) {
   tli_Chain c = {0};
   tl_Tensor *zeros = TLI_STEP(&c, tlo_zeros((tl_Ints){1, &n}, dtype, tli_device(positions)));
@@ -226,7 +226,7 @@ static bool check_counted(const char *op, tl_Tensor *self, int64_t bins) {
   if (!tli_is_float((tl_DType)self->dtype))
     return tli_fail(TL_EDTYPE, "%s: expected a floating tensor, got %s", op,
                     tl_dtype_name((tl_DType)self->dtype));
-  /* the limit is below INT64_MAX, because there is one more edge than bins */
+  /* INT64_MAX bins are too many, because there is one more edge than bins */
   if (bins > 0 && bins < INT64_MAX) return true;
   return tli_fail(TL_EARG, "%s: expected at least 1 bin and less than 2^63 - 1, got %" PRId64, op,
                   bins);
@@ -259,7 +259,7 @@ static tl_Tensor *count_parts(tl_Tensor *self, tl_Tensor *weight, tl_Tensor *edg
   return tli_chain_end(&c, TLI_STEP(&c, add_up(parts, weight, n, (tl_DType)self->dtype)));
 }
 
-/* Returns the number as it is after rounding to a dtype. */
+/* Returns the number rounded to a dtype. */
 static double rounded(tl_DType dtype, double value) {
   double held; /* large enough for an element of any dtype */
   tli_store(&held, dtype, tli_float(value));

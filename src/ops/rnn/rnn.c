@@ -20,7 +20,7 @@ typedef struct Net {
   int64_t layers;
   double dropout;
   tli_Generator *generator;
-  /* the function `check` sets these sizes */
+  /* the function `check` sets the following sizes */
   /* `each` is the number of parameters of a layer in one direction */
   int64_t batch, hidden, output, each;
 } Net;
@@ -197,7 +197,8 @@ static tl_Tensor *chain_state(tli_Chain *c, tl_Tensor *states, int64_t line) {
   return states ? TLI_STEP(c, tlo_select(states, 0, line)) : NULL;
 }
 
-/* Runs one layer in one direction. The results are the output, the last h and the last c. */
+/* Runs one layer in one direction. `out` receives the layer's output, its last hidden state h and,
+** for an LSTM, its last cell state c. */
 static void run_line(tli_Chain *c, const Net *n, tl_Tensor *input, int64_t line, tl_Tensor **out) {
   tl_Tensor *const *p = n->params.v + line * n->each;
   tl_Tensor *h = chain_state(c, n->hx, line), *cell = chain_state(c, n->cx, line), *made[4];

@@ -159,9 +159,10 @@ tl_Tensor *tlo_cumprod_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *res
   return tli_chain_end(&c, chain_div(&c, sums, self));
 }
 
-/* Computes exp(self + log(S)). S is the sum of w * exp(-result) from each position to the end,
-** where w is the positive part of grad. Results of -infinity are left out of the sum, because they
-** do not depend on later elements. */
+/* Computes the part of logcumsumexp's gradient that comes from positive gradients, as exp(self +
+** log(S)). S is the sum of w * exp(-result) from each position to the end, where w is the positive
+** part of grad. Results of -infinity are left out of the sum, because they do not depend on later
+** elements. */
 static tl_Tensor *log_half(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result, int64_t dim) {
   tli_Chain c = {0};
   tl_Tensor *positive = chain_with_int(&c, tlo_gt, grad, 0);
@@ -200,7 +201,8 @@ tl_Tensor *tlo_logcumsumexp_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor
 
 /* ---- differences ---- */
 
-/* chain_later returns all positions along d except the first, chain_earlier all except the last. */
+/* chain_later returns a view of all positions along d except the first, chain_earlier of all except
+** the last. */
 static tl_Tensor *chain_later(tli_Chain *c, tl_Tensor *t, int d) {
   return chain_slice(c, t, d, 1, t->sizes[d]);
 }

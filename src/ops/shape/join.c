@@ -17,7 +17,8 @@ static int list_dim(const char *op, tl_Tensor *self, int64_t dim) {
   return -1;
 }
 
-/* Stores a list in *out if `ok` is true, and frees the list otherwise. */
+/* Ends an operator that returns a list: moves the list to *out if `ok` is true, and frees it
+** otherwise. Returns `ok`. */
 static bool list_done(bool ok, tl_Tensors *list, tl_Tensors *out) {
   if (!ok) tli_tensors_free(list);
   *out = *list;

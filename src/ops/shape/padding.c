@@ -121,7 +121,7 @@ static tl_Tensor *chain_source(tli_Chain *c, Mode mode, tl_Tensor *i, int64_t si
   return TLI_STEP(c, tli_with_number(tlo_remainder, i, tli_int(size)));
 }
 
-/* Returns the n positions from `start` on. */
+/* Returns a tensor of the n positions from `start` on. */
 static tl_Tensor *chain_places(tli_Chain *c, const tl_Tensor *self, int64_t start, int64_t n) {
   return TLI_STEP(
       c, tlo_arange(tli_int(start), tli_int(start + n), tli_int(1), TL_I64, tli_device(self)));

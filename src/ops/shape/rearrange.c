@@ -334,7 +334,7 @@ static int64_t between(int64_t x, int64_t low, int64_t high) {
 ** elements. */
 static int64_t count_below(int64_t rows, int64_t cols, int64_t edge, int64_t *first) {
   *first = between(1 - edge, 0, rows);
-  /* the first row whose elements are all counted */
+  /* the first row in which all elements are counted */
   int64_t whole = between(cols - edge, *first, rows);
   int64_t n = whole - *first;
   return n * (2 * edge + *first + whole - 1) / 2 + (rows - whole) * cols;

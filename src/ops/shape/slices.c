@@ -67,8 +67,8 @@ static bool read_range(tl_Tensor *self, int64_t dim, int64_t start, int64_t stop
   return true;
 }
 
-/* Returns a view of a range along one dimension. If the range has only one element, the step is
-** ignored, because the stride could overflow. */
+/* Returns a view of a range along one dimension. If the range has only one element, its step does
+** not matter and is ignored, because the stride could overflow. */
 static tl_Tensor *cut(const tl_Tensor *t, const Range *r) {
   return tli_cut(t, r->dim, r->start, r->n, r->n > 1 ? r->step : 1);
 }
@@ -256,8 +256,8 @@ static int walked(tl_Tensor *view) {
   return best;
 }
 
-/* Adds grad to the elements of `flat` that the geometry g refers to. Uses operators that record
-** history. */
+/* Adds grad to the elements of the vector `flat` at which the geometry g places grad's elements, by
+** operators that record history. */
 static bool scatter(tl_Tensor *flat, tl_Tensor *grad, Geometry g) {
   tl_Tensor *view = seen(flat, &g);
   if (view == NULL) return false;

@@ -120,8 +120,8 @@ tl_Tensor *tli_op_reshape(tl_Tensor *self, tl_Ints shape) {
   return reshape("reshape", self, shape);
 }
 
-/* Replaces the dimensions from `first` to `last`, inclusive, by n dimensions with the sizes in
-** `middle`. */
+/* Reshapes self: n dimensions with the sizes in `middle` replace the dimensions from `first` to
+** `last`, inclusive. */
 static tl_Tensor *replace(const char *op, tl_Tensor *self, int first, int last, int64_t n,
                           const int64_t *middle) {
   int64_t ndim = self->ndim - (last - first + 1) + n;

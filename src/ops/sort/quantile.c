@@ -64,7 +64,7 @@ static tl_Tensor *chain_ranks(tli_Chain *c, tl_Tensor *sorted, tl_Tensor *q, boo
   return TLI_STEP(c, tlo_where(bad, end, ranks));
 }
 
-/* Returns the elements at the given ranks, which must be whole numbers. */
+/* Returns the elements of `sorted` at the given ranks, which must be whole numbers. */
 static tl_Tensor *chain_at(tli_Chain *c, tl_Tensor *sorted, tl_Tensor *ranks) {
   tl_Tensor *whole = TLI_STEP(c, tlo_to_dtype(ranks, TL_I64));
   tl_Tensor *position = TLI_STEP(c, tli_with_number(tli_plus, whole, tli_int(1)));

@@ -54,7 +54,7 @@ static bool rows_of(tl_Tensor *self, int dim, Rows *r) {
   return true;
 }
 
-/* Allocates values and positions with k elements for each row. */
+/* Allocates the two results of an operator: values and positions, with k elements for each row. */
 static bool make_results(const Rows *r, int64_t k, tl_Tensor **out) {
   out[0] = new_rows(r->in, (tl_DType)r->in->dtype, k);
   out[1] = out[0] ? new_rows(r->in, TL_I64, k) : NULL;

@@ -52,8 +52,8 @@ static tl_Tensor *chain_begins(tli_Chain *c, tl_Tensor *list) {
   return TLI_STEP(c, tlo_cat((tl_Tensors){2, both}, 0));
 }
 
-/* Moves the results to `out`: first output, then inverse and counts, each only if it is not
-** NULL. */
+/* Ends the chain and moves its results to `out`: first `output`, then `inverse` and `counts` unless
+** they are NULL. */
 static bool end_with(tli_Chain *c, tl_Tensor *output, tl_Tensor *inverse, tl_Tensor *counts,
                      tl_Tensor **out) {
   bool ok = !c->failed;

@@ -109,7 +109,7 @@ tl_Tensor *tli_op__csr_sampled(tl_Tensor *pointers, tl_Tensor *columns, tl_Tenso
   TL_TRY_NULL(prepare(t, 4, compute));
   tl_Tensor *out = tli_empty(compute, tli_device(left), 1, &columns->numel);
   bool ok = out != NULL;
-  /* elements that no row contains are 0 */
+  /* fills the result with 0, because the kernel does not write the elements that no row contains */
   if (ok && out->numel > 0)
     ok = tli_fill(out, tli_int(0)) &&
          run("_csr_sampled", TLK_CSR_SAMPLED, out, t[0], t[1], NULL, t[2], t[3], left->sizes[1]);
@@ -124,8 +124,8 @@ tl_Tensor *tlo_csr_values_backward(tl_Tensor *grad, tl_Tensor *pointers, tl_Tens
                     : tlo__csr_sampled(pointers, columns, grad, dense);
 }
 
-/* Multiplies by the transpose of the matrix if the forward pass used the matrix, and by the matrix
-** if it used the transpose. */
+/* Computes the gradient of the dense matrix: the transpose of the sparse matrix times grad or, if
+** the forward pass used the transpose, the sparse matrix times grad. */
 tl_Tensor *tlo_csr_dense_backward(tl_Tensor *grad, tl_Tensor *pointers, tl_Tensor *columns,
                                   tl_Tensor *values, tl_Ints sizes, bool transposed) {
   return tlo__csr_mm(pointers, columns, values, grad, sizes.v[0], !transposed);

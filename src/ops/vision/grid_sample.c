@@ -11,7 +11,7 @@
 
 /* ---- grids ---- */
 
-/* Returns the coordinate, from -1 to 1, of element i of n. */
+/* Returns the coordinate, from -1 to 1, of element i of a dimension with n elements. */
 static double place(int64_t i, int64_t n, bool align_corners) {
   if (!align_corners) return (double)(2 * i + 1) / (double)n - 1;
   return n > 1 ? 2 * (double)i / (double)(n - 1) - 1 : 0;
@@ -95,7 +95,7 @@ static tl_Tensor *to_places(tli_Chain *c, tl_Tensor *x, int64_t size, bool align
   return affine(c, chain_scale(c, chain_add(c, near, chain_number(c, 1)), n), -1, 0.5);
 }
 
-/* Clamps positions to the border. Beyond the border the derivative is zero. */
+/* Clamps positions to the border of the image. Beyond the border the derivative is zero. */
 static tl_Tensor *to_border(tli_Chain *c, tl_Tensor *x, int64_t size) {
   const double last = (double)(size - 1);
   tl_Tensor *before = chain_with(c, tlo_le, x, 0);

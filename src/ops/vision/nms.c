@@ -6,8 +6,8 @@
 
 #include "ops/chain.h"
 
-/* The boxes in the order of their scores. The arrays of coordinates and areas, and the groups, are
-** parts of one block. */
+/* The boxes in the order of their scores. One block of memory has the arrays of coordinates, areas
+** and groups. */
 typedef struct Sorted {
   int64_t n;
   void *side[5];  /* x1, y1, x2, y2 and the area, in the dtype of the boxes */

@@ -225,8 +225,8 @@ static Axis axis_of(int64_t in, int64_t out, double step, bool exact, bool align
   return (Axis){in, out, step, exact, align_corners};
 }
 
-/* Copies the tables to the memory of a device. `block` owns the device's memory. For the CPU
-** nothing is copied. */
+/* Copies the tables to the memory of a device. *block receives the tensor that owns this memory.
+** For the CPU nothing is copied. */
 static bool sums_on(tl_Device device, const Sums *s, Sums *there, tl_Tensor **block) {
   *there = *s;
   *block = NULL;
@@ -371,7 +371,8 @@ static bool scaled_size(int64_t in, double scale, int64_t *out) {
   return true;
 }
 
-/* Returns the distance between neighbouring output elements, measured in input elements. */
+/* Returns the step: the distance between neighbouring output elements, measured in input
+** elements. */
 static double step_of(const Axis *a, bool has_scale, double scale) {
   if (a->align_corners) return a->out > 1 ? (double)(a->in - 1) / (double)(a->out - 1) : 0;
   return has_scale ? 1 / scale : (double)a->in / (double)a->out;
