@@ -167,8 +167,8 @@ static int store_add(lua_State *L) {
   return 1;
 }
 
-/* Calls a function with each key of the list at a stack index, or with the key if there is only
-** one. */
+/* Calls a function with each key of the list at a stack index, or with the value itself if it is a
+** single key instead of a list. */
 static int each_key(lua_State *L, const char *name,
                     bool (*fn)(lua_State *L, Store *s, const char *key)) {
   Store *s = check_store(L, 1, name);

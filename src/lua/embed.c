@@ -26,8 +26,8 @@ static uint32_t read_symbol(Reader *r, const uint16_t *code) {
   return entry >> 4;
 }
 
-/* Reads the rest of a number and returns the number. `bucket` determines the two highest bits; the
-** low bits are read here. */
+/* Reads a number of which `bucket` determines the two highest bits. Its other bits come next in the
+** packed bits. */
 static uint32_t read_number(Reader *r, uint32_t bucket) {
   if (bucket < 2) return bucket;
   uint32_t low_bits = (bucket >> 1) - 1, high = (2 | (bucket & 1)) << low_bits;

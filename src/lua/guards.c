@@ -205,9 +205,10 @@ static bool same_words(const Word *a, Word b) {
   return a->type == b.type && a->integer == b.integer;
 }
 
-/* The contents of some tables. For each table, `words` has the number of fields and the metatable,
-** followed by the keys and values in the order of lua_next. The user value of the snapshot is a
-** list of the tables and their copies. The copies keep the keys and values alive. */
+/* A copy of the contents of some tables, by which changes are found. For each table, `words` has
+** the number of fields and the metatable, followed by the keys and values in the order of lua_next.
+** The user value of the snapshot is a list of the tables and their copies. The copies keep the keys
+** and values alive. */
 typedef struct Snapshot {
   int64_t tables;
   Word words[];
@@ -283,8 +284,8 @@ static int64_t snapshot_differs(lua_State *L, int index) {
   return 0;
 }
 
-/* Returns whether an upvalue is unchanged. The list is {function, upvalue's number, expected value,
-** ...}, and i the position of the function. */
+/* Returns whether an upvalue is unchanged. The list consists of triples {function, upvalue's
+** number, expected value, ...}, and i is the position of a triple's function. */
 static bool upvalues_hold(lua_State *L, int list, int64_t i) {
   for (int k = 0; k < 3; k++) lua_rawgeti(L, list, (lua_Integer)(i + k));
   if (!lua_getupvalue(L, -3, (int)lua_tointeger(L, -2))) lua_pushnil(L);
@@ -293,8 +294,8 @@ static bool upvalues_hold(lua_State *L, int list, int64_t i) {
   return ok;
 }
 
-/* Returns whether a field is unchanged. The list is {table, key, expected value, ...}, and i the
-** position of the table. */
+/* Returns whether a field is unchanged. The list consists of triples {table, key, expected value,
+** ...}, and i is the position of a triple's table. */
 static bool globals_hold(lua_State *L, int list, int64_t i) {
   for (int k = 0; k < 3; k++) lua_rawgeti(L, list, (lua_Integer)(i + k));
   luaL_checktype(L, -3, LUA_TTABLE);
@@ -412,7 +413,8 @@ typedef struct Note {
 } Note;
 #define NOTE "tlua.compile.note" /* name of the metatable of userdata that contain a Note */
 #define MOST_NOTED (INT32_MAX / 4)
-#define UNREAD 128 /* so many values are pushed onto a Note's stack before they are popped */
+/* the number of values that are pushed onto a Note's stack before they are popped together */
+#define UNREAD 128
 
 /* Replaces the list at a stack index by a copy of its first n values, which scripts cannot change. */
 static void own_list(lua_State *L, int list, int64_t n) {

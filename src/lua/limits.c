@@ -103,7 +103,8 @@ static bool of_script(lua_State *L) {
   lua_Debug ar, last;
   int level = 0, step = 1;
   if (!lua_getstack(L, 0, &last)) return false;
-  /* finds the outermost level: doubles the step while the level exists, then halves it */
+  /* finds the outermost level by a binary search: doubles the step while the level exists, then
+  ** halves it */
   while (step > 0) {
     if (lua_getstack(L, level + step, &ar)) {
       last = ar;
@@ -119,9 +120,9 @@ static bool of_script(lua_State *L) {
   return is;
 }
 
-/* The hook: counts instructions, and ends the script once its limits are used up. A script's
-** coroutine is ended by a yield; the thread that has resumed it then raises the error. An error
-** inside the coroutine would take quadratic time if many nested calls of pcall catch it. */
+/* The debug hook, which counts instructions and ends the script once its limits are used up. A
+** script's coroutine is ended by a yield; the thread that has resumed it then raises the error. An
+** error inside the coroutine would take quadratic time if many nested calls of pcall catch it. */
 static void check(lua_State *L, lua_Debug *ar) {
   (void)ar;
   Budget *b = budget_of(L);
@@ -220,7 +221,8 @@ bool tl_set_limits(lua_State *L, const tl_Limits *limits) {
 int tli_limits_within(lua_State *L) {
   tl_Limits limits = {.seconds = luaL_checknumber(L, 1)};
   luaL_argcheck(L, limits.seconds > 0, 1, "expected a positive number");
-  /* with 1e9 or more, tl_set_limits would set no hook, and coroutines would inherit none */
+  /* tl_set_limits takes 1e9 seconds or more as no limit; then no hook would be set, and coroutines
+  ** would inherit none */
   if (limits.seconds >= 1e9) limits.seconds = 1e9 - 1;
   luaL_checktype(L, 2, LUA_TFUNCTION);
   Budget *b = budget_of(L);

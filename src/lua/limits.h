@@ -31,13 +31,13 @@ int tli_limits_threads(lua_State *L);
 /* torch._within(seconds, fn, ...), which calls a function within a number of seconds. */
 int tli_limits_within(lua_State *L);
 
-/* A Lua function without arguments and results, which replaces the functions of the standard
-** libraries that a limit could not end. Does so once in each state; in states of tl_lua_open_with
-** this happens when they are opened. */
+/* A Lua function that replaces those functions of the standard libraries that a limit could not
+** end. It takes no arguments and returns no results. It does nothing if they were replaced before
+** in this state; tl_lua_open_with calls it when it opens a state. */
 int tli_bound_functions(lua_State *L);
 
-/* Adds string functions to the table on top of the stack, which match patterns within the state's
-** limits. */
+/* Adds the functions find, match, gmatch and gsub of patterns.c, which count their work against the
+** state's limits, to the table on top of the stack. */
 void tli_bound_patterns(lua_State *L);
 
 #endif

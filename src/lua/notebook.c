@@ -79,7 +79,7 @@ static void open_library(void) {
   zmq.there = zmq.context != NULL;
 }
 
-/* Returns two values to Lua: nil and the message of libzmq's last error. */
+/* Returns nil and the message of libzmq's last error to Lua. */
 static int failed(lua_State *L) {
   lua_pushnil(L);
   lua_pushstring(L, zmq.error(zmq.number()));

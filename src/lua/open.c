@@ -27,8 +27,8 @@ static const char *const functions[] = {
     "require", "select",         "setmetatable", "tonumber",     "tostring", "type",   "xpcall",
     NULL};
 
-/* The standard libraries in the environment. The first NEEDED libraries must exist; the others may
-** be missing. */
+/* The standard libraries that the environment contains. The first NEEDED libraries must exist; the
+** others may be missing. */
 enum { NEEDED = 5 };
 static const char *const libraries[] = {"_G", "string",    "table", "math",    "utf8", "io",
                                         "os", "coroutine", "debug", "package", NULL};
@@ -207,7 +207,7 @@ static void add_searcher(lua_State *L) {
 static void fill_preload(lua_State *L) {
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
   for (const tli_Embedded *e = tli_embedded; e->module; e++) {
-    /* "tlua" is added later, when the library is complete */
+    /* the entry "tlua" is added later, when the library is complete */
     if (strcmp(e->module, "tlua") == 0) continue;
     push_loader(L, e);
     lua_setfield(L, -2, e->module);

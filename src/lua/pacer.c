@@ -31,8 +31,8 @@
 ** costs about 0.25 ms per MB of Lua heap, as much as filling about 16 MB of tensors. */
 #define FLOOR_BYTES ((int64_t)8 << 20)
 #define FLOOR_PER_HEAP_BYTE 16
-/* During the capture of a graph, a full collection for each chain of kernels is affordable if Lua's
-** heap is at most this large: the collection then takes at most 8 ms. */
+/* The largest heap of Lua, in KB, with which a full collection for each chain of kernels is
+** affordable during the capture of a graph. Such a collection takes at most 8 ms. */
 #define OFTEN_HEAP_KB (32 << 10)
 
 static int64_t live(const tli_State *S) {
@@ -58,9 +58,9 @@ static int nothing(lua_State *L) {
   return 0;
 }
 
-/* Returns whether Lua has the memory to call a finalizer. Otherwise a collection would free boxes
-** without releasing their tensors. The test call also makes Lua allocate the memory that the next
-** call at this depth of the stack needs, and collections do not free that memory. */
+/* Returns whether Lua has the memory to call a finalizer. Without this memory, a collection would
+** free boxes without releasing their tensors. The test call also makes Lua allocate the memory that
+** the next call at this depth of the stack needs, and collections do not free that memory. */
 static bool can_finalize(lua_State *L) {
   if (!lua_checkstack(L, 3 * LUA_MINSTACK)) return false;
   lua_pushcfunction(L, nothing);
@@ -107,9 +107,9 @@ static void full(lua_State *L, tli_State *S) { run_unseen(L, S, full_unhooked); 
 static void young(lua_State *L, tli_State *S) { run_unseen(L, S, young_unhooked); }
 
 /* Adapts the number of new bytes after which a young step runs. The last step freed `dead` of
-** `young` bytes. The number is doubled if more than a quarter survived, and shrinks by a sixteenth
-** if at most a sixteenth did. It shrinks slowly because each young step may promote live objects to
-** the old generation. */
+** `young` bytes. The number is doubled if more than a quarter of the bytes survived, and shrinks by
+** a sixteenth if at most a sixteenth of them survived. It shrinks slowly because each young step
+** may promote live objects to the old generation. */
 static void adapt(tli_Pacer *p, int64_t young, int64_t dead) {
   int64_t alive = young - dead, at = p->young_at;
   if (alive > young / 4)

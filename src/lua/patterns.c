@@ -15,12 +15,14 @@
 #include "lua/limits.h"
 
 #define NONE SIZE_MAX
-/* after STEPS steps the limits are checked; these steps count as STEPS_COST instructions */
+/* the number of steps between two checks of the limits; these steps count as STEPS_COST
+** instructions */
 #define STEPS 4096
 #define STEPS_COST 256
 
 enum { MOST_CAPTURES = 32, MOST_DEPTH = 200 };
-/* sizes that mark special captures: a capture without an end yet, and the capture of a position */
+/* values in place of a capture's size: OPEN for a capture that has no end yet, POSITION for the
+** capture of a position */
 enum { OPEN = -1, POSITION = -2 };
 
 typedef struct Capture {
@@ -28,7 +30,7 @@ typedef struct Capture {
   ptrdiff_t size;
 } Capture;
 
-/* The state of one call. Text and pattern are borrowed from strings on Lua's stack. */
+/* The state of one search. Text and pattern are borrowed from strings on Lua's stack. */
 typedef struct Search {
   lua_State *L;
   const unsigned char *text, *pattern;
@@ -75,14 +77,14 @@ static bool in_class(int c, int name) {
   case 'u': in = isupper(c); break;
   case 'w': in = isalnum(c); break;
   case 'x': in = isxdigit(c); break;
-  case 'z': in = c == 0; break; /* deprecated in Lua, but still a class */
+  case 'z': in = c == 0; break; /* the class %z is deprecated in Lua, but still works */
   default: return name == c;
   }
   return isupper(name) ? !in : in;
 }
 
-/* Returns whether a character is in a set. The set's '[' is at position p of the pattern, and its
-** ']' at `last`. */
+/* Returns whether the character c is in a set such as [a-z]. The set's '[' is at position p of the
+** pattern, and its ']' at `last`. */
 static bool in_set(const Search *m, int c, size_t p, size_t last) {
   bool wanted = true;
   if (m->pattern[++p] == '^') {
@@ -131,8 +133,8 @@ static size_t balanced(Search *m, size_t at, size_t p) {
   return NONE;
 }
 
-/* Matches as many repetitions of an item as possible, but at least `least`, and then the rest of
-** the pattern. */
+/* Matches at least `least` repetitions of an item, and then the rest of the pattern. Tries the
+** largest number of repetitions first. */
 static size_t longest(Search *m, size_t at, size_t p, size_t end, size_t least) {
   size_t n = 0;
   for (; fits(m, at + n, p, end); n++) count_steps(m, 1);
@@ -188,7 +190,7 @@ static bool at_frontier(Search *m, size_t at, size_t p, size_t end) {
 }
 
 /* Matches the pattern from position p on with the text from position `at` on. Returns the end of
-** the match. */
+** the match, or NONE if there is none. */
 static size_t match_steps(Search *m, size_t at, size_t p) {
   while (p < m->pattern_size) {
     count_steps(m, 1);
@@ -286,8 +288,8 @@ static int push_captures(Search *m, size_t at, size_t stop, bool whole) {
   return n;
 }
 
-/* Returns the position in the text at which a search begins, from the argument `init` at a stack
-** index; NONE if the position is after the end. */
+/* Reads the argument `init` at a stack index. Returns the position in the text at which a search
+** begins; NONE if it is after the end. */
 static size_t beginning(lua_State *L, int index, size_t size) {
   lua_Integer init = luaL_optinteger(L, index, 1);
   if (init > 0) return (lua_Unsigned)init - 1 > size ? NONE : (size_t)init - 1;
@@ -391,7 +393,8 @@ static void add_text(Search *m, luaL_Buffer *out, size_t at, size_t stop) {
       luaL_addlstring(out, (const char *)m->text + at, stop - at);
     } else if (isdigit(c)) {
       push_capture(m, c - '1', at, stop);
-      luaL_tolstring(m->L, -1, NULL); /* the capture of a position is an integer */
+      /* converts the capture to a string, because the capture of a position is an integer */
+      luaL_tolstring(m->L, -1, NULL);
       lua_remove(m->L, -2);
       luaL_addvalue(out);
     } else {

@@ -21,8 +21,9 @@ static tli_Trace *check_trace(lua_State *L) {
   return t;
 }
 
-/* _trace(step, live) returns a trace that records nothing yet. If `step` is true, the trace will also
-** record backward passes; if `live` is true, runs of its program will record gradients. */
+/* _trace(step, live) returns a trace that records nothing yet. If `step` is true, the trace will
+** also record backward passes; if `live` is true, runs of the trace's program will themselves be
+** recorded by autograd. */
 static int trace_new(lua_State *L) {
   tli_TraceKind kind = lua_toboolean(L, 1)   ? TLI_TRACE_STEP
                        : lua_toboolean(L, 2) ? TLI_TRACE_LIVE
@@ -92,8 +93,8 @@ static int trace_otherwise(lua_State *L) {
   return tli_trace_otherwise(t, (tl_Tensors){n, list}) ? 0 : tli_raise(L);
 }
 
-/* Calls fn with the tensors in the list at index 2, and returns a list of the tensors that fn
-** produces. */
+/* Calls fn with the tensors in the list at index 2, and returns to Lua the list of tensors that fn
+** has stored. */
 static int trace_copies(lua_State *L, bool (*fn)(tli_Trace *t, tl_Tensors given, tl_Tensor **out)) {
   tli_Trace *t = check_trace(L);
   int n;
@@ -147,7 +148,7 @@ static int trace_finish(lua_State *L) {
     }
   }
   lua_pop(L, 1);
-  if (g) (void)trace_stop(L); /* a finished trace stops tracing */
+  if (g) (void)trace_stop(L); /* ends tracing in this thread, because the trace is finished */
   push_program(L, p, g);
   return 1;
 }
@@ -339,8 +340,9 @@ static void push_number(lua_State *L, tl_Scalar s) {
     lua_pushnumber(L, s.f);
 }
 
-/* Pushes {base =, factors = {...}, terms = {{factor =, symbols...}, ...}} for an integer that
-** depends on sizes, and returns true; returns false for any other argument. */
+/* Pushes the table that program:calls() returns for an integer that depends on symbolic sizes,
+** {base =, factors = {...}, terms = {{factor =, symbols...}, ...}}, and returns true. Returns false
+** for any other argument. */
 static bool push_hole(lua_State *L, const tli_Graph *g, int32_t call, int32_t param,
                       int32_t element) {
   const tli_GraphHole *h = g->holes, *last = h + g->nholes;

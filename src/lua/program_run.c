@@ -61,7 +61,7 @@ int tli_program_run_list(lua_State *L) {
   return ok ? tli_finish_list(L, outputs) : tli_raise(L);
 }
 
-/* The largest number of inputs and outputs of run_into, counted together. */
+/* The largest number of inputs and outputs together that run_into takes. */
 #define MOST_TENSORS 256
 
 /* program:run_into(inputs, n, outputs) runs the program as `run` does, with the first n values of the
@@ -87,8 +87,8 @@ int tli_program_run_into(lua_State *L) {
   return run_program(L, p, tensors, (int)n, tensors + n) ? 0 : tli_raise(L);
 }
 
-/* The largest number of inputs, and also of outputs, of program_call. lua/tlua/export.lua repeats
-** this number. */
+/* The largest number of inputs that program_call takes, and also the largest number of outputs.
+** lua/tlua/export.lua repeats this number. */
 #define FEW_TENSORS 16
 
 /* program(...) runs the program and returns its outputs. */

@@ -113,7 +113,7 @@ void tli_module_path(lua_State *L, char *text, size_t size) {
 /* Raises an error with the message "file:line: path (Class): message". Outside of modules, the path
 ** and the class are left out. */
 static int raise(lua_State *L, const char *message) {
-  tli_calling = NULL; /* the operator that was running ends with the error */
+  tli_calling = NULL; /* marks that no operator runs any more, because the error ends it */
   luaL_checkstack(L, 40, "error");
   int base = lua_gettop(L);
   push_where(L);

@@ -16,7 +16,7 @@
 #include "lua/tensor/value.h"
 #include "tlua.h"
 
-/* A function that is denied if the state's flags have one of `flags`. */
+/* A function that scripts may not call if the state's flags contain one of `flags`. */
 typedef struct Denied {
   /* the standard library or the module of torch that has the function; NULL for torch itself */
   const char *library;
@@ -86,7 +86,8 @@ static const char *action(unsigned flags) {
   return "start processes or change this one";
 }
 
-/* Raises the error of a denied function: upvalue 1 is its name, upvalue 2 the action. */
+/* Raises the error of a denied function: upvalue 1 is the function's name, upvalue 2 the kind of
+** action that is denied. */
 static int refuse(lua_State *L) {
   lua_pushfstring(L, "%s: this Lua state may not %s (tl_lua_open_with)",
                   lua_tostring(L, lua_upvalueindex(1)), lua_tostring(L, lua_upvalueindex(2)));
@@ -124,9 +125,9 @@ static int load_text(lua_State *L) {
 ** them. The limit is larger if scripts are trusted. */
 static lua_Integer most_elements(lua_State *L) { return tli_denied(L) ? 10000000 : 100000000; }
 
-/* Calls the original function, upvalue 1, with all arguments. Runs a function of Lua's libraries,
-** which has no upvalues, in place of the running function. So its errors name the same function and
-** the same line as Lua's own, and it may yield. */
+/* Calls the original function, upvalue 1, with all arguments. If it is a C function without
+** upvalues, as Lua's own functions are, it runs in place of the running function. So its errors
+** name the same function and line as without this replacement, and it may yield. */
 static int run_original(lua_State *L) {
   lua_CFunction original = lua_tocfunction(L, lua_upvalueindex(1));
   if (original && lua_getupvalue(L, lua_upvalueindex(1), 1) == NULL) return original(L);
@@ -142,8 +143,8 @@ static int call_original(lua_State *L) {
   return run_original(L);
 }
 
-/* Raises an error for too many elements. In this function and the following ones upvalue 2 is the
-** name of the replaced function. */
+/* Raises an error for too many elements. Upvalue 2 is the name of the replaced function, as in the
+** functions below. */
 static int too_many(lua_State *L) {
   return luaL_error(L, "table.%s: expected at most %I elements in a state of %s",
                     lua_tostring(L, lua_upvalueindex(2)), (LUAI_UACINT)most_elements(L),
@@ -214,8 +215,8 @@ static int bounded_rep(lua_State *L) {
 }
 
 /* Implements coroutine.create, and counts some instructions for each new coroutine. The hook of a
-** coroutine runs only after a number of instructions, so many short coroutines would otherwise be
-** free. */
+** coroutine runs only after a number of instructions, so without this count a script could run many
+** short coroutines without reaching its limit. */
 static int bounded_coroutine(lua_State *L) {
   tli_limits_spend(L, TLI_LIMITS_STEP);
   if (lua_type(L, 1) == LUA_TFUNCTION) {
@@ -226,7 +227,8 @@ static int bounded_coroutine(lua_State *L) {
   return call_original(L);
 }
 
-/* Resumes a coroutine, which yields when the state's instructions or seconds are used up. */
+/* Resumes a coroutine. The coroutine yields when the state's instructions or seconds are used up,
+** and then the error is raised here. */
 static int bounded_resume(lua_State *L) {
   int n = call_original(L);
   tli_limits_spend(L, 0);
@@ -356,8 +358,8 @@ static const struct Bounded {
                {"_G", "collectgarbage", call_original},
                {NULL, NULL, NULL}};
 
-/* Pops a value and replaces a function in the table that is then on top of the stack. The upvalues
-** of the new function are the original function and the popped value. */
+/* Replaces a function in the table that is below the top of the stack. The upvalues of the new
+** function are the original function and the value on top, which is popped. */
 static void wrap(lua_State *L, const char *name, lua_CFunction function) {
   if (lua_getfield(L, -2, name) == LUA_TFUNCTION) {
     lua_insert(L, -2);

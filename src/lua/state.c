@@ -49,8 +49,8 @@ static void finalize_late(lua_State *L) {
   lua_pop(L, 1);
 }
 
-/* Releases the library's data when the state closes. Finalizers of older objects may call the
-** library later; `due` makes tli_pacer_work refuse these calls. */
+/* Releases the library's data when the state closes. Finalizers of older objects may still call the
+** library afterwards. The flag `due` makes such calls run tli_pacer_work, which refuses them. */
 static int state_gc(lua_State *L) {
   tli_State *S = (tli_State *)lua_touserdata(L, 1);
   finalize_late(L);
@@ -71,10 +71,12 @@ void tli_refuse_closed(lua_State *L, tli_State *S) {
 }
 
 /* Finalizes a box. While an operator runs Lua code, the operator may still be reading a tensor to
-** which no Lua value refers. In that case the box is marked to be finalized again later. */
+** which no Lua value refers. In that case the tensor is not released yet, and the box is marked to
+** be finalized again later. */
 static int box_gc(lua_State *L) {
   tli_Box *box = (tli_Box *)lua_touserdata(L, 1);
-  if (box == NULL) return 0; /* a script has used the metatable for a table */
+  /* a script has called the finalizer with another value, or uses the metatable for a table */
+  if (box == NULL) return 0;
   tl_Tensor *tensor = box->tensor;
   if (tensor && box->state->packing > 0 && lua_getmetatable(L, 1)) {
     lua_setmetatable(L, 1);
@@ -163,7 +165,7 @@ tli_State *tli_state_open(lua_State *L) {
   lua_setmetatable(L, -2);
   S->ledger = tli_ledger_new();
   if (S->ledger == NULL) luaL_error(L, "tlua: not enough memory");
-  lua_createtable(L, 0, 32); /* pushes the table that becomes the tensor metatable */
+  lua_createtable(L, 0, 32); /* creates the table that becomes the tensor metatable */
   lua_pushcfunction(L, box_gc);
   lua_setfield(L, -2, "__gc");
   push_method(L, S, box_close);
@@ -214,7 +216,8 @@ void tli_push_tensor(lua_State *L, tl_Tensor *steals) {
   tli_fill_box(S, box, steals);
 }
 
-/* Lua's length of a table is used without counting the elements if it is at most this large. */
+/* Up to this value, Lua's own length of a table is used. A larger length may be wrong if the table
+** has holes (list_length.h), so the elements are then counted. */
 #define SURE_LENGTH ((lua_Unsigned)1 << 20)
 
 int64_t tli_list_length(lua_State *L, int index) {

@@ -22,8 +22,9 @@
 #define TLI_MAX_PARKED 16
 
 typedef struct tli_Pacer {
-  int young_count;  /* number of tensors made since the pacer's last collector step (pacer.c calls
-                    ** it a "young step") */
+  /* number of tensors made since the last young step, which is a step of the collector that the
+  ** pacer has started */
+  int young_count;
   int64_t young_at; /* number of bytes of new tensors at which the next young step is due */
   int64_t full_at;  /* number of live bytes at which a full collection is due */
   bool due; /* whether a step or a full collection must run before the next tensor is made */
@@ -84,7 +85,8 @@ typedef struct tli_State {
   lua_State *L;
   tli_Ledger *ledger; /* the ledger of this state's tensors (owned); NULL once the state closes */
   bool ready;         /* whether tli_state_open has finished */
-  /* stamp of the present modes; a C thread with another stamp must load the modes */
+  /* number that changes with every change of the modes; a C thread that has loaded the modes under
+  ** another number must load them again */
   uint64_t stamp;
   tli_Settings main;    /* settings of the main thread */
   tli_Settings *others; /* settings of coroutines, the nearest first (borrowed) */
@@ -104,8 +106,8 @@ typedef struct tli_State {
   struct tli_SavedHooks *saved_hooks;
   tl_DType default_dtype;
   tl_Device default_device; /* device of new tensors in threads that have not set TLI_MODE_PLACE */
-  /* points to a flag: whether dropped callbacks wait to be released (borrowed); NULL if there are
-  ** no callbacks */
+  /* address of a flag that tells whether dropped callbacks wait to be released (borrowed); NULL if
+  ** the state has no callbacks */
   const atomic_bool *dropping;
   tli_Pacer pacer;
   tli_Generator generator;              /* the default generator of the CPU */
@@ -122,14 +124,15 @@ typedef struct tli_State {
   int rules;
   /* number of Lua functions that an operator has called and that are running (saved_hooks.c) */
   int packing;
-  /* References to tensors while Lua allocates the userdata that will own them. If the allocation
-  ** raises an error, they stay here until the space is needed or the state closes. */
+  /* References to tensors that no userdata owns yet, because Lua is still allocating the userdata.
+  ** If the allocation raises an error, they stay here until the space is needed or the state
+  ** closes. */
   int nparked;
   tl_Tensor *parked[TLI_MAX_PARKED];
 } tli_State;
 
 /* The userdata behind a tensor value. A userdata is recognized as a box by its size and its first
-** word, in half the time that a comparison of metatables would take. */
+** word, because comparing metatables would take twice as long. */
 typedef struct tli_Box {
   const tli_State *state; /* the state to which the box belongs (borrowed) */
   tl_Tensor *tensor;      /* the tensor (owned); NULL once released */
@@ -212,7 +215,8 @@ void tli_release_box(lua_State *L, int index);
 
 /* Pushes a userdata that owns a list of tensors, which is empty at first. */
 tl_Tensors *tli_push_list(lua_State *L);
-/* Replaces the userdata of a list of tensors by a Lua table of these tensors. */
+/* Replaces the userdata on the stack that owns a list of tensors by a Lua table of these
+** tensors. */
 int tli_finish_list(lua_State *L, tl_Tensors *list);
 
 /* ---- errors ---- */
@@ -248,7 +252,8 @@ void tli_pacer_work(lua_State *L, tli_State *S);
 /* Requests a full collection before the next tensor is made. */
 static inline void tli_pacer_want_full(tli_State *S) {
   S->pacer.due = S->pacer.wants_full = true;
-  S->pacer.young_count = INT32_MAX / 2; /* a count so high that the young step stays due */
+  /* so high a count that the young step stays due until it has run */
+  S->pacer.young_count = INT32_MAX / 2;
 }
 /* Releases Lua functions that the engine no longer needs (callback.c). Finalizers may call this
 ** function, which raises no error. */

@@ -403,7 +403,7 @@ static int torch_broadcast_shapes(lua_State *L) {
   int ndim = 0, count = lua_gettop(L);
   for (int i = 1; i <= count; i++) {
     int n = read_shape(L, i, sizes);
-    /* d is the number of a dimension, counted from the end */
+    /* d is the number of a dimension, counted from the last one */
     for (int d = 1; d <= n || d <= ndim; d++) {
       int64_t a = d <= ndim ? all[TL_MAX_DIMS - d] : 1, b = d <= n ? sizes[n - d] : 1;
       if (a != b && a != 1 && b != 1)

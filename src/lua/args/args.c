@@ -128,7 +128,7 @@ const char *tli_describe(lua_State *L, const tli_State *S, int index) {
 typedef struct tli_Room {
   struct tli_Room *next; /* owned */
   size_t bytes;
-  /* number of elements that are owned tensors, which are released with the memory */
+  /* number of elements that are tensors owned by the list; they are released with the memory */
   int64_t owned;
   int64_t elements[];
 } tli_Room;
@@ -229,8 +229,9 @@ static void read_options(tli_Args *a, int table) {
   }
 }
 
-/* Reports the first required parameter without an argument. A list of sizes that is passed as
-** separate arguments may be missing: an empty list is the shape of a 0-d tensor. */
+/* Records the error that a required parameter has no argument. A list of sizes may be missing if
+** the function takes the sizes as separate arguments: a call without sizes means the shape of a 0-d
+** tensor. */
 static void check_missing(tli_Args *a) {
   for (int i = 0; i < a->signature->nparams && !a->failed; i++) {
     const tli_Param *p = &a->signature->params[i];
@@ -243,7 +244,7 @@ static void check_missing(tli_Args *a) {
 }
 
 /* Returns whether a nil at parameter i is probably a mistake, such as a misspelled variable in
-** x:to(v) or zeros(v). Such a nil is an error, because the call without that argument would mean
+** x:to(v) or zeros(v). Such a nil is an error, because without the argument the function would do
 ** something else. */
 static bool needs_value(const tli_Param *p, int i) {
   if (p->kind == TLI_A_DTYPE || p->kind == TLI_A_DEVICE) return i == 1;
@@ -386,8 +387,8 @@ static void compare_devices(tli_Args *a, int i, int64_t item, const tl_Tensor *t
   }
 }
 
-/* Refuses a dtype of TL_STORED_DTYPES. If a tensor has that dtype, tli_args_raise later passes the
-** call to Lua code that supports the dtype. */
+/* Refuses a dtype of TL_STORED_DTYPES. tli_args_raise later passes the call to Lua code, which
+** supports these dtypes for some operators. */
 static void refuse_stored(tli_Args *a, int dtype) {
   if (!a->failed)
     tli_fail(TL_EDTYPE, "%s: not implemented for '%s'", a->signature->name,
@@ -463,8 +464,8 @@ tl_Tensor **tli_args_owned(tli_Args *a, int64_t n) {
   return (tl_Tensor **)room->elements;
 }
 
-/* Reads a list of tensors that are passed as separate arguments, beginning with the argument of
-** parameter i. */
+/* Reads a list of tensors that the caller has passed as separate arguments. Its first tensor is the
+** argument of parameter i. */
 static tl_Tensors read_tensors(tli_Args *a, int i) {
   tl_Tensors list = {a->nlist, (tl_Tensor **)tli_args_room(a, a->nlist)};
   if (list.v == NULL) return (tl_Tensors){0, NULL};
@@ -558,7 +559,8 @@ typedef bool (*Reader)(lua_State *L, int index, int64_t *out);
 ** allowed, because table.pack sets it. */
 static void refuse_names(tli_Args *a, int i, int64_t n) {
   lua_State *L = a->L;
-  /* lua_next visits integer keys first, so the search for names begins after the last integer */
+  /* lua_next visits integer keys first, so the search for named fields begins after the last
+  ** integer */
   if (n > 0)
     lua_pushinteger(L, n);
   else

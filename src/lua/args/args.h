@@ -47,7 +47,9 @@ typedef struct tli_Param {
   const char *name;
   uint8_t kind; /* a tli_Kind */
   uint8_t flags;
-  uint8_t expand; /* n if one number may stand for a list of n equal integers; otherwise 0 */
+  /* for a parameter that is a list of n integers: n if one number may stand for n equal integers,
+  ** otherwise 0 */
+  uint8_t expand;
 } tli_Param;
 
 typedef struct tli_Signature {
@@ -73,7 +75,9 @@ typedef struct tli_Args {
   int8_t first;
   /* position of the first tensor in its list, from 1; 0 if that tensor is not in a list */
   int64_t first_item;
-  bool first_is_single; /* whether the first tensor is a 0-d CPU tensor */
+  /* whether the first tensor is a 0-d CPU tensor, which may be combined with tensors on other
+  ** devices */
+  bool first_is_single;
   tl_Device device;
   int ntemps;
   int nlist; /* number of separate arguments that form the vararg list */
@@ -123,9 +127,9 @@ tli_Generator *tli_arg_generator(tli_Args *a, int i);
 /* Records the error that the argument of parameter i is not what was expected. */
 void tli_args_fail(tli_Args *a, int i, const char *expected);
 
-/* Called after an operator has failed. If memory was exhausted, prepares another attempt and
-** returns true: collects garbage, and resets the generator to its position before the call. The
-** caller then calls the operator again. */
+/* Prepares another attempt after an operator has failed. If memory was exhausted, collects garbage,
+** resets the generator to its position before the call, and returns true; the caller then calls the
+** operator again. After any other failure returns false. */
 bool tli_args_retry(tli_Args *a);
 
 /* Allocates n 8-byte elements that live until tli_args_end. If memory is exhausted, records a
@@ -160,8 +164,8 @@ static inline bool tli_takes_list(const tli_Param *p) {
   return p->kind == TLI_A_FLOATS || p->kind == TLI_A_INTS || p->kind == TLI_A_DIMS ||
          p->kind == TLI_A_INDICES || p->kind == TLI_A_TENSORS;
 }
-/* Returns whether an argument of the given Lua type belongs to a list that is passed as separate
-** arguments. */
+/* Returns whether an argument of the given Lua type is the first element of a list that is passed
+** as separate arguments. */
 static inline bool tli_begins_list(const tli_Param *p, int type) {
   return (p->flags & TLI_P_VARARG) &&
          type == (p->kind == TLI_A_TENSORS ? LUA_TUSERDATA : LUA_TNUMBER);
@@ -180,8 +184,8 @@ int tli_call_overload(lua_State *L, const tli_Overload *forms, int n);
 ** "nil". The text is in a thread-local buffer. */
 const char *tli_describe(lua_State *L, const tli_State *S, int index);
 
-/* Raises an error if any argument after the first n is not nil. Functions without a signature call
-** this. */
+/* Raises an error if any argument after the first n is not nil. Functions that have no signature,
+** and so do not use tli_args_begin, call this function. */
 void tli_only(lua_State *L, int n, const char *name);
 
 /* Reads a torch.complex value (tensor/complex_value.c). */

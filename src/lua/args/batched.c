@@ -1,7 +1,8 @@
 /*
-** batched.c - runs operators on the stand-ins of vmap. The handler, a Lua function, gets the
-** operator's signature and the unchanged arguments, and chooses the function to call.
-*/
+** batched.c - runs operators on the stand-ins of vmap (batched.h), by calling a handler. The
+** handler, a Lua function, gets the operator's signature and the unchanged arguments, and chooses
+** the function to call.
+** */
 #include "lua/args/batched.h"
 
 #include <string.h>
@@ -116,7 +117,8 @@ int tli_batched(lua_State *L, const tli_Signature *sig, lua_CFunction fn) {
 
 /* torch._batched_call(fn, ...) calls fn in protected mode and returns what pcall would return. The
 ** function must not yield, because batching would stay on if the suspended coroutine were never
-** resumed. Afterwards as many calls of vmap are running as before. */
+** resumed. Afterwards, even after an error, the number of running calls of vmap is the same as
+** before. */
 static int batched_call(lua_State *L) {
   tli_State *S = tli_state(L);
   int before = S->batching;

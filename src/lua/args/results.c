@@ -23,7 +23,8 @@ int tli_return_out(tli_Args *a, int i, tl_Tensor *steals) {
 
 int tli_return_several(lua_State *L, tli_State *S, tli_Box **boxes, tl_Tensor **steals, int n) {
   int first = lua_gettop(L) - n + 1;
-  /* all boxes must own their tensors before the collector can run */
+  /* the tensors are moved to the boxes before the next allocation, which could run the collector,
+  ** so that an error there leaks no tensor */
   for (int i = 0; i < n; i++) boxes[i]->tensor = steals[i];
   while (n > 0 && steals[n - 1] == NULL) n--;
   lua_settop(L, first + n - 1);

@@ -9,7 +9,7 @@
 
 /* Keys of the registry. The value of kinds_key is a table from the metatable of each kind of
 ** wrapped tensor to its handler. The value of meta_key is the metatable of sparse tensors, and the
-** value of maker_key the function of push_maker. */
+** value of maker_key the function that push_maker pushes. */
 static const char kinds_key = 0, meta_key = 0, maker_key = 0;
 
 bool tli_is_sparse(lua_State *L, int index) {
@@ -193,7 +193,8 @@ static void add_kind(lua_State *L) {
   lua_pop(L, 1);
 }
 
-/* torch._sparse_open(metatable, handler, maker) is called once, by lua/tlua/sparse. */
+/* torch._sparse_open(metatable, handler, maker) registers sparse tensors: their metatable, their
+** handler, and the function that makes one from a gradient. lua/tlua/sparse calls it once. */
 static int sparse_open(lua_State *L) {
   luaL_checktype(L, 3, LUA_TFUNCTION);
   lua_settop(L, 3);
@@ -204,14 +205,15 @@ static int sparse_open(lua_State *L) {
   return 0;
 }
 
-/* torch._wrapped_open(metatable, handler) is called once for each other kind, by
-** lua/tlua/wrapped.lua. */
+/* torch._wrapped_open(metatable, handler) registers another kind of wrapped tensors, such as masked
+** ones. lua/tlua/wrapped.lua calls it once for each kind. */
 static int wrapped_open(lua_State *L) {
   add_kind(L);
   return 0;
 }
 
-/* torch._wrapped_new(parts, metatable) returns a wrapped tensor with a table of components. */
+/* torch._wrapped_new(parts, metatable) returns a wrapped tensor of the kind with this metatable.
+** `parts` is the table of its component tensors. */
 static int wrapped_new(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   luaL_checktype(L, 2, LUA_TTABLE);
@@ -236,7 +238,8 @@ static int wrapped_parts(lua_State *L) {
   return 1;
 }
 
-/* torch._sparse_new(parts) returns a sparse tensor with a table of components. */
+/* torch._sparse_new(parts) returns a sparse tensor. `parts` is the table of its component
+** tensors. */
 static int sparse_new(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   lua_newuserdatauv(L, 0, 1);

@@ -6,7 +6,7 @@
 #include "lua/tensor/value.h"
 
 int tli_stored_call(lua_State *L, const char *name, int n) {
-#ifdef TLI_INFER /* the infer profile has no such dtypes, so no operator refuses one */
+#ifdef TLI_INFER /* the profile "infer" lacks these dtypes, so no operator refuses one */
   (void)name, (void)n;
   return tli_raise(L);
 #else

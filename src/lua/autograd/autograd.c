@@ -134,7 +134,7 @@ static bool run_in_modes(lua_State *L, tli_Settings *of, const tli_Backward *cal
 }
 
 /* Runs a backward pass in a thread that is being traced. The trace records the whole pass as one
-** call. */
+** call, not as the operators inside it. */
 static bool run_traced(lua_State *L, tli_Settings *of, const tli_Backward *call) {
   if (call->root_edges || call->input_edges)
     return tli_fail(TL_EARG, "backward: torch.export_step records no gradient edges; give tensors");
@@ -374,12 +374,12 @@ static void push_sparse(lua_State *L, int first, int n) {
   }
 }
 
-/* Pushes an empty box for each tensor of parameter i. */
+/* Pushes an empty box for each tensor in the argument of parameter i, and returns the number of
+** boxes. */
 static int push_boxes(tli_Args *a, int i) {
   bool list = tli_args_given(a, i) && lua_type(a->L, a->at[i]) == LUA_TTABLE;
   int64_t n = list ? tli_list_length(a->L, a->at[i]) : 1;
-  /* limits a huge n to the range of int; luaL_checkstack raises an error for a count of this
-  ** size */
+  /* limits a huge n to the range of int; luaL_checkstack refuses this count as well */
   int count = n < INT32_MAX / 2 ? (int)n : INT32_MAX / 2;
   luaL_checkstack(a->L, count, "autograd.grad: too many inputs");
   for (int k = 0; k < count; k++) tli_new_box(a->L, a->S);
@@ -397,7 +397,7 @@ static bool select_examples(tl_Tensor *const *grads, int n, int64_t b, tl_Tensor
   return true;
 }
 
-/* For each input i, stacks the results of the n passes, rows[i * n] to rows[i * n + n - 1], into
+/* Stacks the results of the n passes for each input i, rows[i * n] to rows[i * n + n - 1], into
 ** results[i]. Releases the rows. */
 static bool stack_rows(tl_Tensor **rows, int ninputs, int64_t n, tl_Tensor **results) {
   bool ok = true;
@@ -433,7 +433,8 @@ static bool run_batched(lua_State *L, tli_Settings *of, const tli_Backward *call
   one.grads = seeds;
   bool ok = true;
   for (int64_t b = 0; ok && b < n; b++) {
-    tl_Tensor **results = call->results; /* results of the current example's pass */
+    /* the results of the current example's pass, which the loop moves to `rows` */
+    tl_Tensor **results = call->results;
     one.retain_graph = call->retain_graph || b + 1 < n;
     tli_set_grad_mode(call->create_graph);
     ok = select_examples(call->grads, call->nroots, b, seeds);

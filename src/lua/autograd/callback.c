@@ -35,22 +35,24 @@ typedef struct Home {
   bool open; /* whether the state is open (guarded) */
   /* list of callbacks that were dropped and are not yet freed (borrowed, guarded) */
   tli_Callback *dropped;
-  atomic_bool dropping; /* whether the list `dropped` has entries */
+  atomic_bool dropping; /* whether the list `dropped` has entries; read without the lock */
   /* Only the state's own thread uses the fields below. */
   tli_Callback *all;   /* list of all callbacks (owned) */
   tli_Callback *spare; /* memory for the next callback (owned) */
   /* n is the number of callbacks; when it reaches `limit`, a full collection is requested, which
   ** finds cycles */
   int64_t n, limit;
-  /* number of callbacks that the last full collection could have freed (loosen) but did not free */
+  /* number of callbacks that were loosened in the last full collection, and so could have been
+  ** freed, but were still in use */
   int64_t stayed;
   /* whether the watcher exists: an object whose finalizer runs in each cycle of the collector */
   bool watching;
 } Home;
 
 struct tli_Callback {
-  Home *home;          /* owned */
-  atomic_bool dropped; /* whether the callback was dropped, so that no code calls it any more */
+  Home *home; /* owned */
+  /* whether tli_callback_drop was called, so that the engine no longer calls the function */
+  atomic_bool dropped;
   bool loose;
   int nvalues;
   /* the node to which the callback is attached, borrowed until the callback is dropped; NULL for a
@@ -91,7 +93,8 @@ static void unlink_callback(tli_Callback *a) {
   a->home->n--;
 }
 
-/* Removes and returns the list of dropped callbacks. `open` tells whether the state stays open. */
+/* Removes all dropped callbacks from the list `dropped` and returns them as a list. `open` tells
+** whether the state stays open. */
 static tli_Callback *take_dropped(Home *h, bool open) {
   tli_mutex_lock(&guard);
   tli_Callback *list = h->dropped;
@@ -222,7 +225,9 @@ tli_Callback *tli_callback_new(lua_State *L) {
 }
 
 void tli_callback_hangs_on(lua_State *L, tli_Callback *a, const tli_Node *node, int value) {
-  if (a->nvalues == MOST_VALUES) return; /* with too many values, it is never loosened */
+  /* a callback that is attached to so many values is never loosened, and its values need not be
+  ** known */
+  if (a->nvalues == MOST_VALUES) return;
   lua_pushvalue(L, value);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &values_key);
   lua_insert(L, -2);
@@ -406,8 +411,8 @@ typedef struct Call {
   void *argument;
 } Call;
 
-/* Calls the function `run` of a Call with the same upvalues as this function has. The arguments are
-** (value, call). */
+/* Calls the function `run` of a Call, and passes on the library's upvalues of this function. The
+** arguments are (value, call). */
 static int enter(lua_State *L) {
   const Call *call = lua_touserdata(L, 2);
   lua_settop(L, 1);

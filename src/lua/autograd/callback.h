@@ -31,9 +31,9 @@ void tli_callback_drop(void *callback);
 void tli_callbacks_loosen(lua_State *L, tli_State *S);
 void tli_callbacks_fasten(lua_State *L);
 
-/* Calls `run` in protected mode, in the Lua state that this thread is running. `run` has the
-** library's upvalues and gets the callback's value at index 1 and `argument`, a light userdata, at
-** index 2. Returns false after a Lua error; tli_raise_caught raises the error again. */
+/* Calls `run` in protected mode, in the Lua state that tli_running returns. `run` has the library's
+** upvalues and gets the callback's value at index 1 and `argument`, a light userdata, at index 2.
+** Returns false after a Lua error; tli_raise_caught raises the error again. */
 bool tli_callback_call(tli_Callback *callback, lua_CFunction run, void *argument) TL_MUSTCHECK;
 
 /* Calls `run` like tli_callback_call, but in the Lua thread L, from inside a running operator. */

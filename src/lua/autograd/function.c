@@ -11,7 +11,7 @@
 
 typedef struct LuaNode {
   tli_Node node;
-  /* the node's type, used by no other node, so that the node has its own name */
+  /* the node's type; each node has a type of its own, because the type contains the node's name */
   tli_NodeType type;
   /* the function's name and the node's, such as "Twice" and "TwiceBackward" */
   char name[64], title[64 + 8];
@@ -128,7 +128,7 @@ static int count_in(lua_State *L, int table, const char *name) {
 }
 
 /* Returns whether the node's result must be an alias of t instead of t itself. This is so if t is a
-** view, has a history, or is an input. */
+** view, has a history, or is an input, because t must keep its own history. */
 static bool needs_alias(lua_State *L, const tl_Tensor *t, int inputs, int n) {
   if (t->base || tli_requires_grad(t)) return true;
   for (int i = 1; i <= n; i++)
@@ -260,7 +260,9 @@ static int autograd_record(lua_State *L) {
   bump_dirty(L, n);
   if (!save_called(L, n)) return tli_raise_as(L, lua_tostring(L, NAME));
   for (int k = 0; k < n->node.noutputs; k++) take_output(L, n, k);
-  *box = NULL; /* releases the node now, instead of leaving it to the collector */
+  /* releases the function's own reference now, instead of leaving it to the collector; the results
+  ** own the node */
+  *box = NULL;
   tli_node_release(&n->node);
   return 0;
 }

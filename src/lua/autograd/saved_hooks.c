@@ -30,7 +30,7 @@ typedef struct Slot {
   Pair *pair; /* the functions (owned); NULL if hooks are disabled, or the slot is free */
   bool forbidden, opening;
   char message[200];
-  int8_t outer; /* the value of the mode before this slot was set */
+  int8_t outer; /* the slot that becomes current again when the scope of this slot ends */
 } Slot;
 
 typedef struct tli_SavedHooks {
@@ -42,9 +42,9 @@ typedef struct tli_SavedHooks {
 } tli_SavedHooks;
 
 typedef struct Packed {
-  Pair *pair;        /* owned */
-  tl_Tensor *tensor; /* the tensor that pack returned (owned); NULL if it returned another value */
-  tli_Callback *value; /* the value that pack returned, if it is not a tensor (owned) */
+  Pair *pair;          /* owned */
+  tl_Tensor *tensor;   /* the packed value if `pack` returned a tensor (owned); otherwise NULL */
+  tli_Callback *value; /* the packed value if `pack` returned another value (owned) */
 } Packed;
 
 /* ---- packing ---- */
@@ -297,7 +297,7 @@ static int autograd_saved_tensors_hooks(lua_State *L) {
     lua_pushvalue(L, k);
     lua_rawseti(L, -2, k);
   }
-  tli_Callback *functions = tli_callback_new(L); /* this call pops the table */
+  tli_Callback *functions = tli_callback_new(L); /* pops the table {pack, unpack} */
   Pair *pair = functions ? tli_alloc(sizeof *pair) : NULL;
   if (pair == NULL) {
     tli_callback_drop(functions);
@@ -307,7 +307,7 @@ static int autograd_saved_tensors_hooks(lua_State *L) {
   pair->functions = functions;
   /* searches for a free slot again, because finalizers that ran meanwhile may have taken it */
   int i = free_slot(L, S, name);
-  /* the slot is marked as `opening` before any finalizer can run */
+  /* no finalizer can run before open_slot marks the slot as `opening` */
   S->saved_hooks->slots[i].pair = pair;
   lua_remove(L, 1);
   lua_remove(L, 1);

@@ -263,7 +263,8 @@ static void take_data(tl_Tensor *t, const tl_Tensor *y) {
 ** modules and optimizers. */
 static int set_data(lua_State *L, tli_State *S, tl_Tensor *t, int value) {
   const tl_Tensor *y = check_data(L, S, t, value);
-  /* t gets a version that it never had before, because graphs that have saved t compare versions */
+  /* t gets a version that it never had before, because graphs that have saved t detect a change by
+  ** its version */
   unsigned past = tli_version(t);
   take_data(t, y);
   atomic_fetch_add_explicit(&t->storage->version, past, memory_order_relaxed);

@@ -244,7 +244,8 @@ static int device_is_bf16_supported(lua_State *L) {
   return 1;
 }
 
-/* Returns whether the device has matrix units of compute capability 8.0 or later. */
+/* Returns whether the device's matrix units can multiply in TF32, as they can from compute
+** capability 8.0 on. */
 static int device_is_tf32_supported(lua_State *L) {
   tli_device_only(L, 0, "is_tf32_supported");
   tl_DeviceProperties p = {0};

@@ -9,7 +9,8 @@
 #include "lua/modes/thread_modes.h"
 #include "lua/tensor/value.h"
 
-#define TLI_UP_KIND 3 /* number of the upvalue that holds a function's device type */
+/* number of the upvalue that holds the device type of a function of torch.cuda or torch.sim */
+#define TLI_UP_KIND 3
 
 static inline tl_DeviceType tli_kind(lua_State *L) {
   return (tl_DeviceType)lua_tointeger(L, lua_upvalueindex(TLI_UP_KIND));

@@ -91,8 +91,7 @@ int tli_push_device(lua_State *L, tl_Device device) {
   return 1;
 }
 
-/* Returns the device index that is the number at a stack index; -1 if the value is not a valid
-** index. */
+/* Returns the number at a stack index if it is a valid device index; otherwise returns -1. */
 static int to_number(lua_State *L, int index) {
   int64_t number;
   bool whole = tli_to_whole(L, index, &number);
@@ -158,8 +157,8 @@ static int device_index(lua_State *L) {
     else
       lua_pushnil(L);
   } else if (field && strncmp(field, "__", 2) == 0) {
-    /* for names of metamethods returns nil, because programs read these fields to find the type of
-    ** a value */
+    /* returns nil for names of metamethods, because programs read these fields to find out the type
+    ** of a value */
     lua_pushnil(L);
   } else {
     return tli_error(L,

@@ -73,8 +73,8 @@ static int nothing(lua_State *L, const Graph *g, const char *name) {
 static int graph_capture_end(lua_State *L) {
   const Graph *g = tli_device_self(L, GRAPH, "capture_end");
   lua_State *before = tli_calling;
-  /* names the Lua state in which garbage is collected before the capture's last kernel is queued,
-  ** so that the kernel need not store results that are garbage */
+  /* sets the Lua state in which the engine may collect garbage before it queues the capture's last
+  ** kernel, so that the kernel need not store results that are garbage */
   tli_calling = L;
   bool ok = g->capture && tli_capture_end(g->capture);
   tli_calling = before;

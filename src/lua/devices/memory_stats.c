@@ -189,8 +189,8 @@ static int device_get_fraction(lua_State *L) {
 #define BLOCKS "torch.Blocks"
 #define HISTORY "torch.History"
 
-/* A list of copies of memory blocks. The function that fills the list is called with a lock held,
-** so it must not raise an error. */
+/* A list of copies of memory blocks. The function that adds a block to the list runs while the
+** allocator's lock is held, so it must not raise an error. */
 typedef struct Blocks {
   tl_BlockInfo *list; /* owned */
   int64_t n, room;
@@ -359,7 +359,7 @@ static int tensor_pin_memory(lua_State *L) {
   lua_settop(L, 1);
   if (tli_is_pinned(t)) return 1;
   tli_Box *box = tli_push_box(L);
-  /* reads the tensor again, because a finalizer may have released it */
+  /* reads the tensor again, because a finalizer may have released it while the box was made */
   t = tli_check_tensor(L, 1, "pin_memory");
   tl_Tensor *pinned = tli_pinned_empty(type, (tl_DType)t->dtype, t->ndim, t->sizes);
   if (pinned && !tli_copy(pinned, t)) {

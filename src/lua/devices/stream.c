@@ -42,7 +42,8 @@ static Event *check_event(lua_State *L, int index, tl_DeviceType type, const cha
 
 /* ---- streams as modes -------------------------------------------------------------- */
 
-/* largest number of streams of one device: a mode, an int8_t, stores a stream's number */
+/* largest number of streams of one device, because a mode of the Lua thread, an int8_t, stores a
+** stream's number */
 #define MOST_STREAMS 127
 
 /* streams[type][device][number] is the stream with that number. The default stream has number 0 and
@@ -66,7 +67,8 @@ static int number_of(tl_Device device, tl_Stream *stream) {
   return -1;
 }
 
-/* Stores in the list the changes of modes that make a stream and its device current. */
+/* Stores in `changes` the changes of the thread's modes that make a stream and its device
+** current. */
 static void stream_changes(lua_State *L, const Stream *s, tli_Change changes[2]) {
   int number = number_of(s->device, s->stream);
   if (number < 0) tli_raise(L);

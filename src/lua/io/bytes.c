@@ -273,7 +273,8 @@ static int io_decode_image(lua_State *L) {
     free(pixels);
     return tli_raise(L);
   }
-  /* an image of one channel is not copied, but the state's limit holds for it, too */
+  /* a one-channel image is used without a copy, so the limit of the state's memory is checked
+  ** here */
   bool fits = channels > 1 || tli_ledger_fits(t->numel);
   tl_Tensor *planes = fits ? tli_contiguous_as(t, TL_U8) : NULL;
   tli_release(t);

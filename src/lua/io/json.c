@@ -135,7 +135,8 @@ static const char *object(lua_State *L, const char *at, const char *end, int dep
     at = skip(at, end);
     if (at == end || *at != '"' || (at = string(L, at, end)) == NULL) return NULL;
     lua_pushvalue(L, -1);
-    if (lua_rawget(L, -3) != LUA_TNIL) return NULL; /* the key occurs twice in this object */
+    /* the key occurs twice in this object, which the slower reader must report */
+    if (lua_rawget(L, -3) != LUA_TNIL) return NULL;
     lua_pop(L, 1);
     at = skip(at, end);
     if (at == end || *at != ':' || (at = value(L, at + 1, end, depth)) == NULL) return NULL;

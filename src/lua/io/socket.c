@@ -9,7 +9,8 @@
 #define SOCKET "torch.Socket"
 
 #ifdef TLI_INFER
-#define TLS(call) 0 /* the infer profile has no TLS connections */
+/* a build with PROFILE=infer has no TLS connections, so the calls for them are left out */
+#define TLS(call) 0
 #else
 #include "io/curl.h"
 #define TLS(call) tli_curl_##call
@@ -40,7 +41,7 @@ static Socket *push_socket(lua_State *L) {
   return s;
 }
 
-/* Returns two values to Lua: nil and the message of the engine's last error. */
+/* Returns nil and the message of the engine's last error to Lua. */
 static int failed(lua_State *L) {
   lua_pushnil(L);
   lua_pushstring(L, tl_error());

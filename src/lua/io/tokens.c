@@ -25,7 +25,7 @@ static int32_t check_number(lua_State *L, int index, const char *what) {
   return (int32_t)value;
 }
 
-/* Returns the integer in a field of the table at `index`, or `none`. */
+/* Returns the integer in a field of the table at `index`; `none` if the field is missing. */
 static int32_t field(lua_State *L, int index, const char *name, int32_t none) {
   int32_t value = none;
   if (lua_getfield(L, index, name) != LUA_TNIL) value = check_number(L, -1, name);
@@ -40,7 +40,7 @@ static bool flag(lua_State *L, int index, const char *name) {
   return value;
 }
 
-/* Returns a copy of the string in a field, or NULL. */
+/* Returns a copy of the string in a field of the table at `index`; NULL if the field is missing. */
 static char *text_of(lua_State *L, int index, const char *name, size_t most, size_t *n) {
   char *copy = NULL;
   *n = 0;
@@ -101,8 +101,9 @@ static void read_scores(lua_State *L, tli_Tokens *t) {
   lua_pop(L, 1);
 }
 
-/* Reads a field with the number of a node, which counts from 1 in Lua; -1 means none. A node may
-** refer only to later nodes, so that every match ends. */
+/* Reads a field that refers to a node of the normalizer by its number. Numbers count from 1 in Lua
+** and from 0 in C; -1 means that the field is missing. A node may refer only to later nodes, so
+** that every match ends. */
 static int node_field(lua_State *L, const char *name, int after, int n) {
   int value = field(L, -1, name, 0) - 1;
   if (value >= n || (value >= 0 && value <= after))

@@ -24,7 +24,8 @@ typedef struct Kept {
   const void *key;          /* address of the source tensor */
   tl_Tensor *source, *cast; /* the tensor and its cast (owned); NULL in a new entry */
   unsigned version;         /* version of the source when it was cast */
-  uint64_t capture;         /* number of the captured graph; 0 if no graph was captured */
+  /* number of the captured graph that contains the cast; 0 if no graph was being captured */
+  uint64_t capture;
 } Kept;
 
 #define MAP casts
@@ -142,8 +143,8 @@ static bool any_float32(const Inputs *in, int type) {
 /* Returns the device type of the call; TL_CPU if the call has no tensor, or only CPU tensors. */
 static int kind_of(const tli_Args *a) { return a->first < 0 ? TL_CPU : a->device.type; }
 
-/* Returns the dtype to which the policies cast the tensors of a call; TL_NODTYPE if the tensors
-** keep their dtype. */
+/* Returns the dtype to which a call's tensors are cast by the policy for their device type, `cpu`
+** or `gpu`; TL_NODTYPE if the tensors keep their dtype. */
 static tl_DType target(tli_Args *a, tli_Cast cpu, tli_Cast gpu, const Inputs *in) {
   if (a->failed) return TL_NODTYPE;
   int type = kind_of(a);
@@ -203,9 +204,9 @@ tl_Tensor *tli_autocast_result(tli_Args *a, tl_Tensor *result) {
 #define NAME "autocast"
 
 typedef struct Options {
-  int type; /* the tl_DeviceType; -1 if the caller gave none */
+  int type; /* the tl_DeviceType; -1 if the caller named no device type */
   tl_DType dtype;
-  int enabled, cache; /* booleans as 0 or 1; -1 if the caller gave none */
+  int enabled, cache; /* booleans as 0 or 1; -1 if the caller did not give the option */
 } Options;
 
 tl_DType tli_autocast_dtype(const tli_State *S, int type) {

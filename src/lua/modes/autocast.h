@@ -11,7 +11,8 @@
 /* The policies of operators under autocast. */
 typedef enum tli_Cast {
   TLI_CAST_NONE,
-  TLI_CAST_LOWER,   /* casts floating-point tensors to the scope's dtype */
+  /* casts floating-point tensors to the dtype of the autocast scope, such as float16 */
+  TLI_CAST_LOWER,
   TLI_CAST_FLOAT32, /* casts floating-point tensors to float32 */
   /* casts to float32 if one of the tensors is float32, otherwise to the scope's dtype */
   TLI_CAST_WIDEST,

@@ -38,8 +38,8 @@ static void scope_unlink(Scope *scope) {
   scope->of = NULL;
 }
 
-/* Returns how the next newer scope that sets this mode has changed it; NULL if no newer scope sets
-** the mode. */
+/* Returns the entry in which the next newer scope that sets this mode keeps the mode's previous
+** value; NULL if no newer scope sets the mode. */
 static tli_Change *changed_since(const Scope *scope, tli_Mode mode) {
   for (Scope *s = scope->newer; s; s = s->newer)
     for (int i = 0; i < s->n; i++)

@@ -129,8 +129,8 @@ static int guard_close(lua_State *L) {
   return 0;
 }
 
-/* Ends the scope after the function has returned or failed. The guard is at index 1; above it are
-** the function's results or the error. */
+/* Ends the scope after the scope's function has returned or failed. The guard is at index 1; above
+** it are the function's results or the error. */
 static int after(lua_State *L, int status, lua_KContext context) {
   (void)context;
   bool ok = status == LUA_OK || status == LUA_YIELD;

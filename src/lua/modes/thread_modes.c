@@ -42,7 +42,7 @@ static const char caller_key = 0;
 
 _Thread_local uint64_t tli_loaded;
 _Thread_local lua_State *tli_calling;
-/* the state whose modes are loaded; only compared, never dereferenced */
+/* the state whose modes are loaded in this C thread; only compared, never dereferenced */
 static _Thread_local const tli_State *loaded_from;
 /* whether the loaded modes included current devices or streams */
 static _Thread_local bool placed;
@@ -81,8 +81,8 @@ static void unlink_settings(tli_State *S, tli_Settings *s) {
   }
 }
 
-/* Moves the settings to the front of the list, because their thread is the latest caller of the
-** library. */
+/* Moves the settings to the front of the list, because the thread to which they belong is the
+** latest caller of the library. */
 static void link_settings(tli_State *S, tli_Settings *s) {
   if (S->others == s) return;
   if (s->linked) unlink_settings(S, s);
@@ -192,8 +192,8 @@ static lua_State *resumed_by(lua_State *thread) {
   return other;
 }
 
-/* Orders the list of settings by nearness to L. The threads that wait for L move to the front, and
-** the thread that has resumed L comes first. */
+/* Orders the list of settings by how near their threads are to L. The threads that wait for L move
+** to the front, and the thread that has resumed L comes first. */
 static void order_by_nearness(const lua_State *L, tli_State *S) {
   lua_State *thread = S->main.thread;
   for (int depth = 0; thread && thread != L && depth < MOST_NESTED; depth++) {
@@ -228,8 +228,8 @@ static char *where(void *context) {
   return copy;
 }
 
-/* Stores the calling thread in S->L and keeps that thread alive. If `matters` is false, stores the
-** main thread instead. */
+/* Stores the calling thread in S->L and keeps that thread alive. If `matters` is false, so that no
+** code needs the thread, stores the main thread instead. */
 static void set_caller(lua_State *L, tli_State *S, bool matters) {
   lua_State *caller = matters ? L : S->main.thread;
   if (S->L == caller || !lua_checkstack(L, 1)) return;
@@ -270,7 +270,7 @@ static void load_casts(const lua_State *L, tli_State *S, const tli_Settings *own
   S->cast_cache = mode_of(L, S, own, TLI_MODE_CAST_CACHE) != 0;
 }
 
-/* Returns the device on which the Lua thread L makes new tensors. */
+/* Returns the device on which the Lua thread L creates tensors if a call names no device. */
 static tl_Device place_of(const lua_State *L, const tli_State *S, const tli_Settings *own) {
   int place = mode_of(L, S, own, TLI_MODE_PLACE);
   if (place < 0) return S->default_device;

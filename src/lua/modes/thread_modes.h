@@ -14,7 +14,7 @@
 
 /* Creates the tables in which a new state keeps the settings of its threads. Pushes nothing. */
 void tli_open_coroutines(lua_State *L, tli_State *S);
-/* Called when the state closes. From now on no mode can be set. */
+/* Marks the settings as closed when the state closes. From then on no mode can be set. */
 void tli_close_coroutines(tli_State *S);
 
 /* Lets each C thread load the modes again in its next call of the library. */
@@ -36,8 +36,9 @@ void tli_swap_modes(lua_State *L, tli_State *S, tli_Settings *of, int n, tli_Cha
 
 /* The modes that a scope has set in a thread. Scopes may end in any order (grad_modes.c). */
 typedef struct tli_ModeScope {
-  tli_Settings *of; /* the settings (borrowed); NULL once the modes were restored */
-  uint64_t number;  /* number of the scope; newer scopes have higher numbers */
+  /* the settings in which the scope has set modes (borrowed); NULL once the modes were restored */
+  tli_Settings *of;
+  uint64_t number; /* number of the scope; newer scopes have higher numbers */
   /* neighbours in the list of open scopes of the same settings (borrowed) */
   struct tli_ModeScope *older, *newer;
   int n;

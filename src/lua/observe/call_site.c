@@ -13,8 +13,8 @@
 #include "core/kernel/hash.h"
 #include "lua/tensor/value.h"
 
-/* The largest number of source lines that are stored, each as a text such as "script.lua:12". The
-** texts are never freed. */
+/* The largest number of source lines whose text, such as "script.lua:12", is stored. The texts are
+** never freed. */
 #define MOST_SITES 4096
 static _Atomic(char *) sites[MOST_SITES];
 

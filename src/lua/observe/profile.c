@@ -90,8 +90,8 @@ static void push_text(lua_State *L, const tli_Profile *p, int32_t id) {
   lua_pushlstring(L, text, size);
 }
 
-/* Pushes the table at `index`; if there is no table, pushes a new one with space for `fields`
-** fields. */
+/* Pushes the table at `index` of the stack. If there is no table, pushes a new one that has space
+** for `fields` fields. */
 static void push_record(lua_State *L, int index, int fields) {
   if (lua_istable(L, index))
     lua_pushvalue(L, index);
@@ -181,13 +181,13 @@ static int profile_shapes(lua_State *L) {
   return 1;
 }
 
-/* _span_open(kind, name) opens a span and returns two numbers for _span_close: the session; and the
-** event combined with a mark that the host's observer has returned. */
+/* _span_open(kind, name) opens a span and returns two numbers for _span_close. The first identifies
+** the session. The second combines the number of the event and a mark for the host's observer. */
 static int span_open(lua_State *L) {
   int kind = luaL_checkoption(L, 1, NULL, tli_span_kinds);
   const char *name = luaL_checkstring(L, 2);
   lua_State *outer = tli_calling;
-  /* the caller of this function is the innermost frame of the recorded call stack */
+  /* the caller of this function becomes the innermost frame of the recorded call stack */
   tli_calling = L;
   tli_Span span = tli_span_open((tli_SpanKind)kind, name, NULL, 0);
   tli_calling = outer;

@@ -35,8 +35,8 @@ static tli_Generator *self(lua_State *L, const char *name) {
 }
 
 /* Returns the generator of the box at index 1, for a caller that will change the generator's state.
-** A device's default generator otherwise follows the CPU's generator, and is first made independent
-** of it. */
+** A device's default generator draws from the CPU's stream of random numbers until it is changed;
+** so it is first made independent. */
 static tli_Generator *changed(lua_State *L, const char *name) {
   tli_Generator *g = self(L, name);
   const Box *box = lua_touserdata(L, 1);

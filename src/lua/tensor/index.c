@@ -180,7 +180,9 @@ typedef struct View {
   int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS], offset;
   int nflips;
   int64_t flips[TL_MAX_DIMS];
-  int ntensors; /* number of slots in `tensors`; the slot of a whole dimension is NULL */
+  /* number of slots in `tensors`, one for each indexed dimension; the slot of a dimension that is
+  ** selected as a whole is NULL */
+  int ntensors;
   tl_Tensor *tensors[TL_MAX_DIMS]; /* borrowed */
 } View;
 
@@ -396,7 +398,7 @@ int tli_index_get(lua_State *L) {
   tli_State *S = tli_state(L);
   Key key;
   View v;
-  tli_Box *box = tli_new_box(L, S); /* makes the box first, because finalizers may run meanwhile */
+  tli_Box *box = tli_new_box(L, S); /* the range may begin one past the end; it is empty then */
   tl_Tensor *self = tli_check_tensor(L, 1, "index");
   read_key(L, &key, 2);
   if (is_end_of_ipairs(L, self, &key)) {
@@ -498,7 +500,7 @@ static bool assign(tl_Tensor *self, const Key *key, View *v, tl_Tensor *value) {
   }
   tl_Tensor *indices[TL_MAX_DIMS];
   if (!ok) {
-    /* writes nothing after a failure; the tensors are released below in any case */
+    /* after a failure writes nothing; the code below releases the tensors in any case */
   } else if (key->tensors) {
     ok = put_at(target, slots(v, indices), source);
   } else if (source->flags & TLI_NUMBER) {

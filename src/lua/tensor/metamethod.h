@@ -27,7 +27,7 @@ static inline bool tli_operand(lua_State *L, tli_State *S, int index, const char
 /* Calls the operator `call` with the two operands on the stack, either of which may be a number. If
 ** an operand is a stand-in of vmap, calls the operator's Lua function `fn` instead. If the left
 ** operand is a number and `reversed` is not NULL, the autograd node gets the name `reversed`. The
-** function is inline because all arguments except L are constants in each call. */
+** function is inline, so that the compiler can use that all arguments except L are constants. */
 static inline int tli_metamethod(lua_State *L, const char *name,
                                  tl_Tensor *(*call)(tl_Tensor *a, tl_Tensor *b), lua_CFunction fn,
                                  const char *reversed) {

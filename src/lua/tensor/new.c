@@ -14,7 +14,8 @@
 typedef struct Scan {
   lua_State *L;
   tli_State *S;
-  int ndim; /* number of dimensions; -1 until the first leaf is found */
+  /* number of dimensions; -1 until the first leaf (an element that is not a table) is found */
+  int ndim;
   int64_t sizes[TL_MAX_DIMS];
   int64_t path[TL_MAX_DIMS + 1]; /* indices of the current value in the nested tables, from 1 */
   bool integers, floats, booleans, complexes;

@@ -16,8 +16,9 @@ static int refuse(lua_State *L, int index) {
                    tli_describe(L, tli_state(L), index));
 }
 
-/* Appends `count` fields of the state on top of the stack to the list at `to`, which contains the
-** fields of n other states. Returns false if a field is missing. */
+/* Appends fields of the state on top of the stack to the list at `to`: the `count` fields listed at
+** `names`. The list already contains the fields of n other states. Returns false if a field is
+** missing. */
 static bool copy_fields(lua_State *L, int names, lua_Integer count, int to, lua_Integer n) {
   int state = lua_gettop(L);
   for (lua_Integer k = 1; k <= count; k++) {

@@ -479,8 +479,8 @@ static void answer_failure(Worker *w, lua_State *L, Message *m) {
   answer(w, m, NULL, text ? strdup(text) : NULL);
 }
 
-/* Calls the function to which the first argument points with the other arguments. Making the
-** function of an open state needs memory, so it happens in protected mode. */
+/* Calls the C function to which argument 1 points, with the other arguments. In an open state,
+** making a Lua function of it needs memory, so this is done here, in protected mode. */
 static int call_pointed(lua_State *L) {
   lua_CFunction fn = *(const lua_CFunction *)lua_touserdata(L, 1);
   if (tli_state_find(L))
@@ -561,7 +561,7 @@ static void work(void *context) {
     tli_mutex_lock(&w->pool->lock);
     set_busy(w, NULL);
     tli_mutex_unlock(&w->pool->lock);
-    w->L = NULL; /* the allocator sets no more hooks, so that finalizers can run */
+    w->L = NULL; /* from now on the allocator sets no hook, so that finalizers can run */
     lua_sethook(L, NULL, 0, 0);
     lua_close(L);
   }
