@@ -12,7 +12,7 @@ static bool fits(tl_Tensors list) {
   return list.n <= INT32_MAX || tli_fail(TL_EARG, "backward: too many tensors");
 }
 
-/* Returns false if a tensor in the list is missing. */
+/* Returns whether all tensors of the list are present; otherwise fails with a message. */
 static bool complete(const char *op, tl_Tensors list) {
   for (int64_t i = 0; i < list.n; i++)
     if (list.v[i] == NULL) return tli_fail(TL_EARG, "%s: expected a tensor, got none", op);

@@ -26,7 +26,7 @@ typedef struct Pass {
   uint64_t number;
   const tli_Backward *call;
   tli_Plan plan;
-  bool retain; /* whether nodes keep their saved tensors for another pass */
+  bool retain; /* whether nodes keep their saved tensors, so that another pass can use the graph */
   /* the edges of the roots, followed by the edges of the inputs; the pass owns the array and the
   ** edges' references */
   tli_Edge *ends;
@@ -82,8 +82,8 @@ static int32_t heap_pop(Pass *p) {
 ** caller asked for, are on the caller's stream. When a gradient moves from one stream to
 ** another, the second stream waits for the first. */
 
-/* Returns the stream of a device that was current when the backward pass was called, whatever node
-** is running now. */
+/* Returns the stream of a device that was current when the backward pass was called. While a node
+** runs, another stream is current. */
 static tl_Stream *callers_stream(const Pass *p, tl_Device device) {
   const tli_StreamGuard *s = p->running;
   return s && tli_same_device(s->device, device) ? s->before : tli_stream(device);
@@ -137,7 +137,7 @@ static bool accumulate_profiled(tl_Tensor *leaf, tl_Tensor *grad, bool create_gr
 static bool finish_leaf(Pass *p, tli_Slot *s) {
   if (s->one == NULL) return true;
   if (s->leaf->autograd) TL_TRY(tli_hooks_run(s->leaf->autograd->hooks, "backward", 0, &s->one));
-  /* a hook may have turned requires_grad off */
+  /* only now reads requires_grad, since a hook may have turned it off */
   bool wants_grad = s->leaf->flags & TLI_REQUIRES_GRAD;
   if (p->call->ninputs || !wants_grad) {
     TL_TRY(capture(p, s, &s->one));
@@ -197,7 +197,7 @@ static bool receive(Pass *p, const char *from, int32_t to, int output, tl_Tensor
   return true;
 }
 
-/* Calls `receive` on the stream of the receiving slot. */
+/* Calls `receive` after making the stream of the receiving slot current. */
 static bool deliver(Pass *p, const char *from, int32_t to, int output, tl_Tensor *grad) {
   const tli_Slot *s = &p->plan.slots[to];
   const tl_Tensor *some = grad ? grad : s->leaf ? s->one : NULL;
@@ -251,8 +251,8 @@ static bool has_nan(tl_Tensor *t, bool *answer) {
   return ok;
 }
 
-/* Sets *answer to whether all gradients of a node are finite. If they are, a NaN in the node's
-** results originates in the node itself. */
+/* Sets *answer to whether all n gradients that a node has received are finite. If they are, a NaN
+** in the gradients that the node computes originates in the node itself. */
 static bool all_finite(tl_Tensor *const *grads, int n, bool *answer) {
   *answer = true;
   for (int k = 0; k < n && *answer; k++) {
@@ -330,7 +330,8 @@ static bool derive(Pass *p, tli_Slot *s, tl_Tensor **out) {
   TL_TRY(prepare(n, tli_slot_grads(s), &any));
   if (any && tli_anomaly()) TL_TRY(all_finite(tli_slot_grads(s), n->noutputs, &came_finite));
   if (any) TL_TRY(apply(p, s, out));
-  /* now a gradient that the node has passed on unchanged has only one owner */
+  /* afterwards, a gradient that the node has passed on unchanged has only one owner, so that it can
+  ** be changed in place */
   tli_slot_clear(s);
   if (!p->retain) drop(n);
   if (!any || !tli_anomaly() || check_nan(n, out, came_finite)) return true;
@@ -522,7 +523,8 @@ static bool start(Pass *p) {
   return true;
 }
 
-/* Sets the gradient of input i to zeros, because no output depends on that input. */
+/* Sets the gradient of input i, on which no output depends, to zeros, as the option materialize
+** asks. */
 static bool fill_unused(Pass *p, int i) {
   const tli_Backward *call = p->call;
   tli_Info info;
@@ -621,7 +623,8 @@ bool tli_backward(const tli_Backward *call) {
   Pass p = {.outer = current, .call = call, .retain = call->retain_graph || call->create_graph};
   p.number = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
   current = &p;
-  /* operations on tangents are recorded only if create_graph is set */
+  /* operators whose inputs have tangents are recorded only if create_graph is set, as all other
+  ** operators are */
   bool level = tli_set_dual_level(false);
   bool inference = tli_set_inference_mode(false);
   bool grad = tli_set_grad_mode(call->create_graph);

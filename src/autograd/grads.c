@@ -13,8 +13,8 @@
 
 /* ---- fitting ---- */
 
-/* Converts a gradient. If the value is real and the gradient complex, the result is the gradient's
-** real part. */
+/* Converts a gradient to a dtype. If the dtype is real and the gradient complex, the result is the
+** gradient's real part. */
 static tl_Tensor *converted(tl_Tensor *grad, tl_DType dtype) {
   bool part = tli_is_complex((tl_DType)grad->dtype) && !tli_is_complex(dtype);
   tl_Tensor *real = part ? tlo_real(grad) : tli_retain(grad);
@@ -95,7 +95,7 @@ static bool check_same(const tl_Tensor *a, const tl_Tensor *b) {
 tl_Tensor *tli_grad_add(tl_Tensor *a, tl_Tensor *b) {
   tl_Tensor *sum = NULL;
   if (!check_sum(a) || !check_same(a, b)) {
-    /* the call fails, so `sum` stays NULL */
+    /* a check has failed, so `sum` stays NULL */
   } else if (tli_is_sparse_grad(a) || tli_is_sparse_grad(b)) {
     sum = tli_is_sparse_grad(b) ? tli_sparse_grad_sum(a, b, can_take(a, b))
                                 : tli_sparse_grad_sum(b, a, false);
@@ -141,7 +141,8 @@ static bool can_stay(const tl_Tensor *grad, const tl_Tensor *t) {
          grad->storage->bytes <= bytes + TLI_INLINE_BYTES;
 }
 
-/* Returns the first gradient of t: `grad` itself if possible, otherwise a copy. Steals grad. */
+/* Returns the tensor that becomes t's .grad when t gets its first gradient: `grad` itself if
+** possible, otherwise a copy. Steals grad. */
 static tl_Tensor *first(const tl_Tensor *t, tl_Tensor *grad) {
   if (tli_is_sparse_grad(grad)) {
     if (tli_sparse_grad_settle(grad)) return grad;
@@ -159,13 +160,13 @@ static tl_Tensor *first(const tl_Tensor *t, tl_Tensor *grad) {
   return copy;
 }
 
-/* Adds a later gradient to `sum` in place; other code that refers to `sum` sees the change, as in
-** PyTorch. Steals grad. */
+/* Adds another gradient to `sum`, the .grad of a leaf, in place; other code that refers to `sum`
+** sees the change, as in PyTorch. Steals grad. */
 static tl_Tensor *later(tl_Tensor *sum, tl_Tensor *grad) {
   tl_Tensor *result = NULL;
   bool fixed = (sum->flags & TLI_INFERENCE) || (!tli_contiguous(sum) && tli_overlaps_itself(sum));
   if (!check_sum(grad)) {
-    /* the call fails, so `result` stays NULL */
+    /* a check has failed, so `result` stays NULL */
   } else if (tli_is_sparse_grad(sum) || tli_is_sparse_grad(grad)) {
     result = tli_sparse_grad_sum(sum, grad, !fixed && !tli_grad_mode());
   } else if (tli_grad_mode() || fixed) {

@@ -92,7 +92,8 @@ void tli_node_release(tli_Node *n) {
   working = false;
 }
 
-/* In anomaly mode, writes to the node's location that input i of the node is not finite. */
+/* In anomaly mode, appends to the text of the node's source line that input i of the node is not
+** finite. */
 static bool note_finite(tli_Node *n, int i, tl_Tensor *input) {
   if (n->where == NULL || strstr(n->where, "not finite")) return true;
   bool grad = tli_set_grad_mode(false), finite = true;
@@ -226,7 +227,8 @@ static tl_Tensor *snapshot(tl_Tensor *input, bool copy) {
   return t;
 }
 
-/* Returns true if t's history cannot change, because no in-place operator can give it one. */
+/* Returns whether t's history can no longer change, because no in-place operator can give t a new
+** one. */
 static bool settled(const tl_Tensor *t) {
   return (t->flags & (TLI_REQUIRES_GRAD | TLI_NUMBER)) || !tli_is_inexact((tl_DType)t->dtype);
 }

@@ -32,10 +32,10 @@ typedef struct tli_Info {
 
 typedef struct tli_NodeType {
   const char *name; /* the operator's public name */
-  /* Computes the derivative. grads[k] is the gradient of forward result k (borrowed; NULL if
-  ** undefined, but never NULL if `materialize`). out[i] receives a new reference to the gradient of
-  ** input i if edge i has a destination, or NULL. On failure, releases the gradients that it has
-  ** put into out, and returns false. */
+  /* Computes the gradients of the inputs. grads[k] is the gradient of forward result k (borrowed;
+  ** NULL if undefined, but never NULL if `materialize`). out[i] receives a new reference to the
+  ** gradient of input i if edge i has a destination, or NULL. On failure, releases the gradients
+  ** that it has put into out, and returns false. */
   bool (*apply)(tli_Node *node, tl_Tensor *const *grads, tl_Tensor **out);
   /* Releases saved tensors. The engine calls this function once: before the node is freed, or
   ** earlier, in a backward pass that does not retain the graph. The node cannot run again
@@ -77,10 +77,12 @@ struct tli_Node {
 
 /* The autograd state of a tensor. */
 typedef struct tli_Autograd {
-  tli_AutogradHead head;   /* first member, because src/core frees the state through this head */
-  tli_Node *node;          /* the node that produced the tensor (owned); NULL for a leaf */
-  int output;              /* index of this tensor among the results of `node` */
-  unsigned view_version;   /* for a view: the value of the base's `history` when `node` was made */
+  tli_AutogradHead head; /* first member, because src/core frees the state through this head */
+  tli_Node *node;        /* the node that computed the tensor (owned); NULL for a leaf */
+  int output;            /* index of this tensor among the results of `node` */
+  /* for a view: the value of the base's `history` when the view's `node` was made; if the two
+  ** differ, `node` is outdated */
+  unsigned view_version;
   unsigned history;        /* for a base: how many times in-place operators have replaced `node` */
   bool dual;               /* whether the tensor itself is a dual */
   tl_Tensor *grad;         /* owned */
@@ -133,9 +135,9 @@ static inline bool tli_requires_grad(const tl_Tensor *t) {
   return t != NULL && ((t->flags & TLI_REQUIRES_GRAD) || (t->autograd && t->autograd->node) ||
                        (t->base && tli_view_requires_grad(t)));
 }
-/* Turns requires_grad of a leaf on or off. A leaf that was a view without history is then no longer
-** a view of its base, because recorded operators must not change such a leaf through the base.
-** Returns false if t is not a leaf, is not floating, or was made in inference mode. */
+/* Turns requires_grad of a leaf on or off. If the leaf is a view without history, it is detached
+** from its base, because recorded operators must not change such a leaf through the base. Returns
+** false if t is not a leaf, is not floating, or was made in inference mode. */
 bool tli_set_requires_grad(tl_Tensor *t, bool on) TL_MUSTCHECK;
 static inline bool tli_require_grad(tl_Tensor *t) { return tli_set_requires_grad(t, true); }
 /* Makes t a leaf that requires no gradient. Returns false if t is a view. */
@@ -168,7 +170,7 @@ void tli_info_of(const tl_Tensor *t, tli_Info *info);
 /* Returns the type of the operator's node. If n represents an in-place change of a view, this is
 ** the type of the in-place operator. */
 const tli_NodeType *tli_node_type(const tli_Node *n);
-/* Returns the operator's name for messages. */
+/* Returns the name of the node's operator, for messages. */
 static inline const char *tli_node_name(const tli_Node *n) { return tli_node_type(n)->name; }
 /* Returns false with a message if the node's saved tensors are released. */
 bool tli_node_usable(const tli_Node *n) TL_MUSTCHECK;

@@ -220,7 +220,7 @@ bool tli_hooks_run_after(tl_Tensor *leaf) {
   TL_TRY(hooks);
   bool ok = true;
   for (int i = 0; ok && i < n; i++) {
-    tl_Tensor *out = NULL; /* the hook's result is ignored */
+    tl_Tensor *out = NULL; /* the result of such a hook is ignored */
     if (hooks[i]->after) ok = call(hooks[i], leaf, &out);
     tli_release(out);
   }
@@ -250,7 +250,8 @@ typedef struct Weak {
 
 static void weak_free(void *context) { tli_free(context, sizeof(Weak)); }
 
-/* Returns a new reference to the tensor, or NULL if the tensor is freed or being freed. */
+/* Returns a new reference to the tensor, or NULL if the tensor was freed or another thread is
+** freeing it. */
 static tl_Tensor *weak_get(const Weak *w) {
   tli_mutex_lock(&guard);
   tl_Tensor *t = w->tensor;

@@ -11,7 +11,7 @@
 #include "autograd/graph.h"
 
 typedef struct tli_Hook {
-  atomic_int refs; /* references to this struct; the context may be released earlier */
+  atomic_int refs; /* number of references to this struct, which may outlive the hook's context */
   int lists;    /* number of lists that contain the hook; the context lives while this is not 0 */
   int calls;    /* number of running calls of the hook; the context lives while this is not 0 */
   int output;   /* index of the node's output that the hook belongs to; 0 for a leaf */

@@ -41,7 +41,7 @@ bool tli_view_of(tl_Tensor *view, tl_Tensor *of) {
   return true;
 }
 
-/* Recreates the view's history from the current history of its base. */
+/* Replaces the view's history, which is outdated, by a history computed from that of its base. */
 static bool rebuild(tl_Tensor *view) {
   tl_Tensor *base = view->base;
   tli_Autograd *a = tli_autograd(view);
@@ -84,7 +84,8 @@ typedef struct Geometry {
 
 typedef struct CopySlices {
   tli_Node node;
-  /* the operator's node (owned); this CopySlices node has the same edges, except the first */
+  /* the node of the operator that has changed the view (owned). This CopySlices node has the same
+  ** edges as that node, except the first */
   tli_Node *op;
   tl_DType dtype;
   tl_Device device;
@@ -278,7 +279,8 @@ static bool set_history_of_base(tl_Tensor *view, tli_Node *op) {
   TL_TRY(node);
   bool ok = set_history(view->base, node, 0);
   tli_node_release(node);
-  if (view->autograd) { /* the view's node is outdated now */
+  /* from now on the view's node is outdated, since the base has a new history */
+  if (view->autograd) {
     tli_node_release(view->autograd->node);
     view->autograd->node = NULL;
   }

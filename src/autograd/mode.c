@@ -5,7 +5,7 @@
 */
 #include "autograd/graph.h"
 
-/* stored negated: a thread-local variable begins as false, and a new thread records */
+/* stored negated, because thread-local variables begin as false and new threads must record */
 static _Thread_local bool grad_off;
 static _Thread_local tli_WhereFn anomaly_where;
 static _Thread_local void *anomaly_context;

@@ -74,7 +74,8 @@ bool tli_pack(tli_Saved *s) {
 
 /* ---- unpacking ---- */
 
-/* Derivative of the tensor that stands for a leaf: passes the tensor's gradient on to the leaf. */
+/* The derivative of a tensor that stands for a saved leaf: passes the tensor's gradient on to that
+** leaf. */
 static bool hand_on(tli_Node *node, tl_Tensor *const *grads, tl_Tensor **out) {
   (void)node;
   out[0] = tli_retain(grads[0]);
@@ -83,7 +84,7 @@ static bool hand_on(tli_Node *node, tl_Tensor *const *grads, tl_Tensor **out) {
 
 static const tli_NodeType alias_of_leaf = {"alias", hand_on, NULL, true, NULL, NULL};
 
-/* Returns the values with the history of the packed tensor; steals t. */
+/* Gives the unpacked tensor t the history of the tensor that was packed. Steals t. */
 static tl_Tensor *with_history(const struct tli_Packed *p, int result, tli_Node *n, tl_Tensor *t) {
   if (p->from.leaf == t) return t;
   tl_Tensor *made = tli_detached(t);

@@ -60,7 +60,7 @@ typedef struct Frame {
 
 typedef struct Walk {
   tli_Plan *plan;
-  bool all; /* whether all gradients are wanted */
+  bool all; /* whether the gradients of all nodes and leaves are wanted */
   Frame *stack;
   int32_t depth, room;
 } Walk;
@@ -68,7 +68,8 @@ typedef struct Walk {
 /* Returns whether the pass ends at the node instead of following its edges. */
 static bool ends_at(const tli_Node *node) { return node->cut && !tli_tangent_pass(); }
 
-/* Visits a slot for the first time. A node's edges are followed later. */
+/* Visits a slot for the first time. If it stands for a node, puts it on the stack, so that `step`
+** follows the node's edges. */
 static bool enter(Walk *w, int32_t at) {
   tli_Plan *p = w->plan;
   tli_Slot *s = &p->slots[at];
