@@ -1,6 +1,6 @@
 /*
-** branches.c - the marks: calls in a graph that delimit the branches of torch.cond and the loops of
-** torch.while_loop.
+** branches.c - implements branches.h. The marks are calls in a graph that delimit the branches of
+** torch.cond and the loops of torch.while_loop.
 **
 ** The calls between cond_begin and cond_else run if the condition is true, and the calls between
 ** cond_else and cond_end if it is false. The marks at the ends of both branches, cond_else and
@@ -12,7 +12,7 @@
 ** its arguments become the results of loop_begin, and the calls after loop_begin run again.
 **
 ** Branches and loops may be nested.
-*/
+** */
 #include "graph/branches.h"
 
 #include "ops/common.h"
@@ -81,7 +81,7 @@ static bool pair(const tli_Graph *g, int32_t i, int32_t *jumps, int32_t *open, i
     return true;
   }
   --*depth;
-  /* for a loop_end: the loop's beginning, which loop_test has stored */
+  /* for a loop_end: the index of the loop_begin, which loop_test has stored */
   int32_t begin = jumps[from];
   jumps[from] = i;
   if (c->call == &tli_call_cond_end)

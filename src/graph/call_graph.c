@@ -13,7 +13,8 @@
 
 #define CHUNK_BYTES ((size_t)16 << 10)
 
-/* The most bytes of one block. In browsers a size_t has 32 bits. */
+/* The largest size of one block in bytes. It is smaller where size_t has 32 bits, as in
+** browsers. */
 #define MOST_BYTES (SIZE_MAX > UINT32_MAX ? UINT64_C(1) << 40 : UINT64_C(1) << 30)
 
 typedef struct tli_Chunk {
@@ -178,8 +179,8 @@ static bool keep_list(tli_Graph *g, const void **list, int64_t n, size_t size) {
   return true;
 }
 
-/* The function compares the operators' names, so that it does not refer to the operators, which
-** small libraries may lack. */
+/* Compares the names of operators instead of their entries, so that it does not refer to the
+** operators, which small libraries may lack. */
 bool tli_graph_placed(const tli_Graph *g, const tli_GraphCall *call) {
   if (strcmp(call->call->name, "as_strided") != 0 || call->args[3].integer == TLI_NOINT)
     return false;

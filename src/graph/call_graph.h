@@ -63,13 +63,14 @@ typedef struct tli_GraphConstant {
   bool leaf;         /* whether the constant requires a gradient; only in programs that train */
 } tli_GraphConstant;
 
-/* Locates a number that changes from step to step, such as a learning rate. The number is element
-** `element` of a call's argument that is a list of reals. */
+/* The place of a number that changes from step to step, such as a learning rate. The number is
+** element `element` of a call's argument that is a list of reals. */
 typedef struct tli_GraphPlace {
   int32_t call, param, element;
 } tli_GraphPlace;
 
-/* The numbers of a program that change from step to step, such as learning rates. */
+/* The schedule of a program: the numbers that change from step to step, such as learning rates, and
+** where calls use them. */
 typedef struct tli_GraphSchedule {
   /* indices of two constants, or -1 if there is no schedule: the constant `rates` has the numbers
   ** of all steps, as float64 (steps, nplaces), and the constant `count` has the number of steps
@@ -85,9 +86,9 @@ typedef struct tli_GraphSymbol {
   int64_t example, least, most;
 } tli_GraphSymbol;
 
-/* A call of an operator. Among its arguments `args`, the field `integer` holds a tensor as the
-** number of its value (-1 for no tensor), and the field `ints` holds a list of tensors as the
-** numbers of their values. */
+/* A call of an operator. A graph stores tensors as the numbers of their values. Among the arguments
+** `args`, the field `integer` holds a tensor as the number of its value (-1 for no tensor), and the
+** field `ints` holds a list of tensors as the numbers of their values. */
 typedef struct tli_GraphCall {
   const tli_Call *call;
   tli_CallArg *args;
@@ -107,8 +108,8 @@ typedef struct tli_GraphTerm {
 enum { TLI_SYMBOLS_MOST = 64 }; /* the largest number of symbols of a program */
 enum { TLI_TERM_MOST = 3 };     /* the largest number of sizes in a product */
 
-/* An integer argument that depends on the inputs' sizes: each run computes it as base + the sum of
-** factors[s] * (size of symbol s) + the sum of the terms. */
+/* A hole is an integer argument that depends on the inputs' sizes: each run computes it as base +
+** the sum of factors[s] * (size of symbol s) + the sum of the terms. */
 typedef struct tli_GraphHole {
   /* index of the call; -1 if the hole is one of the graph's numbers, whose index is `param` */
   int32_t call;
@@ -219,8 +220,8 @@ typedef enum tli_TraceKind {
 tli_Trace *tli_trace_new(tli_TraceKind kind) TL_MUSTCHECK;
 /* Declares an input of the traced code. Its name is copied; `symbols` may be NULL. */
 bool tli_trace_input(tli_Trace *t, const char *name, tl_Tensor *tensor) TL_MUSTCHECK;
-/* Names a tensor. `changes` says whether the traced code may change the tensor. A tensor that may
-** change is part of the program's state. */
+/* Names a tensor. `changes` says whether the traced code may change the tensor. Tensors that may
+** change form the program's state. */
 bool tli_trace_name(tli_Trace *t, const char *name, tl_Tensor *tensor, bool changes) TL_MUSTCHECK;
 /* Starts recording. */
 bool tli_trace_record(tli_Trace *t) TL_MUSTCHECK;

@@ -41,18 +41,20 @@ typedef struct Named {
   bool changes;      /* whether the traced code may change the tensor */
 } Named;
 
-/* A tensor that became known in a branch, and the value that it had before (-1 for none). */
+/* A tensor that has become known in a branch, and the number of the value for which it stood before
+** (-1 for none). */
 typedef struct Change {
   tl_Tensor *tensor; /* the tensor (borrowed from `kept`) */
   int32_t value;
 } Change;
 
-/* The lengths of `changes` and `memories` at the beginning of a branch. */
+/* The lengths of `changes` and `memories` when a branch began, so that later entries can be told
+** from earlier ones. */
 typedef struct Branch {
   int32_t changes, memories;
 } Branch;
 
-/* a number in place of a value: the tensor was made in a branch that has ended */
+/* stands in place of a value's number for a tensor that was made in a branch that has ended */
 enum { LOCAL = -2 };
 
 struct tli_Trace {
@@ -114,7 +116,7 @@ static bool note_change(tli_Trace *t, tl_Tensor *tensor) {
   return true;
 }
 
-/* Records that a tensor stands for the graph's value with the given number. */
+/* Stores that a tensor stands for the graph's value with the given number. */
 static bool note(tli_Trace *t, tl_Tensor *tensor, int32_t value, tli_ValueKind kind) {
   return value >= 0 && keep(t, tensor) && note_memory(t, tensor, kind) && note_change(t, tensor) &&
          tli_addresses_put(&t->region, &t->values, tensor, value);
@@ -149,7 +151,7 @@ static int32_t alias(tli_Trace *t, const tl_Tensor *tensor, const tl_Tensor *bas
     return -1;
   }
   bool cut = (base->flags & TLI_REQUIRES_GRAD) && !(tensor->flags & TLI_REQUIRES_GRAD);
-  /* for x.data or x:detach(), through which a leaf may be changed */
+  /* x.data and x:detach() need a recorded call, because a leaf may be changed through them */
   if ((t->step || t->live) && cut) {
     value = add_view(t, &tli_call_detach, value, NULL, 0);
     if (value < 0 || tli_same_geometry(tensor, base)) return value;
@@ -186,7 +188,7 @@ static int32_t constant(tli_Trace *t, const char *name, tl_Tensor *tensor) {
   }
   int64_t order[TL_MAX_DIMS], back[TL_MAX_DIMS];
   bool turned = !tli_contiguous(tensor) && tli_dense(tensor);
-  t->tracer.depth++; /* operators that are called while `depth` is larger are not recorded */
+  t->tracer.depth++; /* a larger `depth` prevents that the operators called here are recorded */
   tl_Tensor *plain = tli_detached(tensor), *row_major = NULL;
   if (turned) tli_sort_dims(tensor, order, back);
   if (plain && turned) {
@@ -213,7 +215,8 @@ static bool is_fresh(const tli_Trace *t, const tl_Tensor *tensor) {
   return tli_addresses_find(&t->fresh, tensor) >= 0;
 }
 
-/* Fails if a tensor has a gradient that was not computed in this trace. */
+/* Fails if the tensor's gradient is from an earlier step, that is, was not computed in this
+** trace. */
 static bool no_old_gradient(const tli_Trace *t, const tl_Tensor *tensor) {
   if (gradient_of(tensor) == NULL || is_fresh(t, tensor)) return true;
   int32_t named = tli_addresses_find(&t->named_at, tensor);
@@ -240,7 +243,7 @@ static int32_t as_gradient(tli_Trace *t, const tl_Tensor *tensor) {
   return -2;
 }
 
-/* Notes the gradients of earlier steps before a backward pass. */
+/* Stores, before a backward pass, which tensors have gradients of earlier steps. */
 static bool before_backward(tli_Trace *t) {
   t->old = tli_region_get(&t->region, t->nkept + 1, sizeof *t->old);
   if (t->old == NULL) return false;
@@ -553,7 +556,8 @@ static bool begin(tli_Tracer *tracer, const tli_Call *call, const tli_CallArg *a
   return call != &tli_call_autograd_backward || before_backward(t);
 }
 
-/* Stores the new version of an argument's storage, after a call that was allowed to write to it. */
+/* After a call that was allowed to write to an argument's storage, stores the storage's new
+** version. */
 static bool note_version(tli_Trace *t, const tli_Call *call, tl_Tensor *tensor) {
   Memory *memory = tensor ? memory_of(t, tensor) : NULL;
   if (memory == NULL || memory->version == tli_version(tensor)) return true;
@@ -634,9 +638,9 @@ static bool enter_branch(tli_Trace *t) {
   return true;
 }
 
-/* Restores the value that a tensor had before the branch. Views that were recorded in the branch
-** are recorded again when they are used after it. Constants keep their values, since they belong to
-** no branch. */
+/* At the end of a branch, restores the value for which a tensor stood before the branch. Views that
+** were recorded in the branch are recorded again when they are used after it. Constants keep their
+** values, since they belong to no branch. */
 static bool undo(tli_Trace *t, const Change *change, int32_t memories) {
   int32_t now = tli_addresses_find(&t->values, change->tensor), value = change->value;
   int32_t at = tli_addresses_find(&t->memories_at, change->tensor->storage);
@@ -685,7 +689,7 @@ static bool mark_copies(tli_Trace *t, const tli_Call *call, tli_CallArg arg, tl_
                         tl_Tensor **results) {
   tli_GraphCall *made = mark(t, call, arg, (int32_t)given.n);
   bool ok = made != NULL;
-  t->tracer.depth++; /* operators that are called while `depth` is larger are not recorded */
+  t->tracer.depth++; /* a larger `depth` prevents that the operators called here are recorded */
   for (int64_t i = 0; ok && i < given.n; i++)
     ok = (results[i] = tli_clone_for("cond", given.v[i])) != NULL;
   t->tracer.depth--;
@@ -777,7 +781,8 @@ static bool add_outputs(tli_Trace *t, tl_Tensor *const *outputs, int n) {
 tli_Graph *tli_trace_finish(tli_Trace *t, tl_Tensor *const *outputs, int n) {
   tli_trace_stop(&t->tracer);
   if (!add_outputs(t, outputs, n)) return NULL;
-  /* code that collects gradients for an optimizer outside of the program, which drops them */
+  /* the traced code has only added to old gradients, for an optimizer outside of the program; a
+  ** program would drop such gradients */
   if (t->added && !t->takes && !no_old_gradient(t, t->added)) return NULL;
   tli_Graph *g = t->graph;
   t->graph = NULL;

@@ -27,7 +27,8 @@ typedef struct File {
   size_t bytes;
   void (*release)(void *data, void *context);
   void *context;
-  /* number of references: one for the reader, and one for each tensor in the file */
+  /* number of references to the file's bytes: one for the reader, and one for each tensor in the
+  ** file */
   atomic_int refs;
 } File;
 
@@ -212,7 +213,7 @@ static bool wrong_argument(const tli_Call *call, int param) {
                   call->params[param].name);
 }
 
-/* Reads the number of an existing value; null becomes -1. */
+/* Reads the number of a value that the graph already has; null becomes -1. */
 static bool read_value(const Loader *l, const tli_Json *j, bool number, bool none, int64_t *out) {
   *out = -1;
   if (j->kind == TLI_JSON_NULL) return none;
@@ -547,7 +548,7 @@ tli_Graph *tli_graph_read(void *data, size_t bytes, void (*release)(void *data, 
   }
   tli_region_free(&l.region);
   if (!ok) {
-    /* this also releases the graph's tensors; the bytes remain the caller's */
+    /* releasing the graph also releases its tensors; the caller still owns the bytes */
     tli_graph_release(l.g);
     tli_free(l.file, sizeof *l.file);
     return NULL;

@@ -14,8 +14,8 @@ static inline bool tli_same_geometry(const tl_Tensor *a, const tl_Tensor *b) {
   return true;
 }
 
-/* Sorts the dimensions of t by stride, the largest first, into `order`. If t is dense, t permuted
-** by `order` is row-major. `back` is the inverse permutation. */
+/* Sorts the dimensions of t by stride, the largest first, into `order`. If t is dense, the
+** permutation `order` makes it row-major. `back` receives the inverse permutation. */
 static inline void tli_sort_dims(const tl_Tensor *t, int64_t *order, int64_t *back) {
   for (int d = 0; d < t->ndim; d++) {
     int at = d;

@@ -29,7 +29,8 @@ typedef struct Block {
   ** -1 while the block is in use */
   int64_t begin, end;
   void *address; /* during recording: address of the block while it is in use */
-  /* the value of the plan's `held` when the block was requested in the recorded run */
+  /* the value of the plan's `held` (a hash of the blocks in use) when the block was requested in
+  ** the recorded run */
   uint64_t held;
 } Block;
 
@@ -175,7 +176,7 @@ static void find_place(Block *b, int64_t align, Block *const *placed, int64_t n,
   b->place = best >= 0 ? best : aligned(top, align);
 }
 
-/* Returns the summand of `held` for a block at an offset in the arena. */
+/* Returns the number that a block at this offset of the arena contributes to the hash `held`. */
 static uint64_t mark(int64_t place) {
   uint64_t h = ((uint64_t)place + 1) * 0x9E3779B97F4A7C15u;
   h = (h ^ (h >> 32)) * 0xD6E8FEB86659FD93u;

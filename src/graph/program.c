@@ -275,7 +275,8 @@ static bool move_constants(const tli_Graph *g, tl_Device device, tl_Tensor **mov
     bool host = g->schedule.count >= 0 && (i == g->schedule.count || i == g->schedule.rates);
     moved[i] = tli_moved(g->constants[i].tensor, host ? TLI_CPU : device, false);
     if (moved[i] == g->constants[i].tensor) {
-      tli_release(moved[i]); /* the copy must not share its memory */
+      /* a copy on the same device would share the original's memory, so the constant is cloned */
+      tli_release(moved[i]);
       moved[i] = tli_clone_for("program", g->constants[i].tensor);
     }
     if (moved[i] == NULL) return false;

@@ -176,8 +176,8 @@ static bool make_sweeps(const tl_Program *p, tli_RunContext *c) {
 }
 
 /* Runs the calls that the sweep has collected, unless `ok` is false because the program has failed.
-** Then releases the tensors that these calls used. The plan of the memory relies on this, because
-** the release happens at the same call in every run. */
+** Then releases the tensors that these calls used. So every run releases them at the same call, on
+** which the plan of the memory relies. */
 static bool end_sweep(tli_RunContext *c, bool ok) {
   if (!c->sweeping) return ok;
   c->sweeping = false;
@@ -214,7 +214,8 @@ static int64_t stream_of(const tli_Graph *g) {
   return tli_backend(g->device)->device->stream_id(tli_stream(g->device));
 }
 
-/* The seed of PyTorch's default generator. */
+/* The seed with which PyTorch's default generator begins; a program's own generator begins with it,
+** too. */
 #define DEFAULT_SEED 67280421310721
 
 static tli_RunContext *context_new(const tl_Program *p) {
@@ -360,8 +361,8 @@ static bool put_tensors(tli_RunContext *c, tli_RunStep *s) {
   return true;
 }
 
-/* Makes the call `s`, and puts its results into the results of the call `to`. The two differ if `s`
-** is a mark at the end of a branch or a loop. */
+/* Makes the call `s`, and stores its results as those of the call `to`. The two differ if `s` is a
+** mark at the end of a branch or a loop. */
 static bool run_call(tli_RunContext *c, tli_RunStep *s, tli_RunStep *to) {
   TL_TRY(put_tensors(c, s));
   for (int32_t r = 0; r < to->call->nresults; r++) to->results[r] = NULL;
@@ -603,7 +604,8 @@ static bool hand_over(const tli_Graph *g, tli_RunContext *c, int32_t i, tl_Tenso
 ** run did otherwise, the plan of the memory must be recorded again, because the results are then
 ** allocated elsewhere. */
 static void note_outputs(const tl_Program *p, tli_RunContext *c, tl_Tensor *const *outputs) {
-#ifdef TLI_RUNTIME /* in this small library results are always copied, which takes less code */
+/* a library that is built for one program always copies the results, which takes less code */
+#ifdef TLI_RUNTIME
   (void)p, (void)outputs;
   c->leaves = 0;
 #else
@@ -650,7 +652,7 @@ static bool save_results(const tli_Graph *g, tli_RunContext *c, tl_Tensor *const
       if (outputs[k] == NULL || !may_share_memory(*value, outputs[k])) continue;
       tl_Tensor *copy = tli_clone_for("program", *value);
       if (copy == NULL) return false;
-      /* the plan must get back the memory that came from the plan */
+      /* resumes the plan, because it must get back the blocks that it has served */
       if (!tli_graph_live(g)) tli_run_plan_resume(c->plan);
       tli_release(*value);
       if (!tli_graph_live(g)) tli_run_plan_pause(c->plan);
@@ -771,8 +773,8 @@ bool tli_program_run(tl_Program *p, tli_Generator *generator, int64_t *most,
   if (generator == NULL && g->step) generator = &p->generator;
   if (ok && generator) follow(&c->generator, generator);
   ok = ok && run_within_limits(p, c, most, sizes, inputs, outputs);
-  /* after a failure the generator stays, so that the caller may make the calls in another way with
-  ** the same random numbers */
+  /* after a failure the generator keeps its position, so that the caller may make the calls in
+  ** another way with the same random numbers */
   if (ok && generator) follow(generator, &c->generator);
   if (c) put_context(p, c);
   if (p->has_state) tli_mutex_unlock(&p->busy);

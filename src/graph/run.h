@@ -45,8 +45,9 @@ typedef struct tli_RunContext {
   tli_RunPlan **branches;
   tli_RunPlan *active;     /* the plan that records or serves blocks (borrowed) */
   tli_Generator generator; /* the generator from which the run draws random numbers */
-  /* how many runs have let the program allocate the outputs; from the second such run on, results
-  ** are given away instead of copied; -1 after a run that got tensors for its outputs */
+  /* number of successive runs for which the caller gave no tensors as outputs; from the second such
+  ** run on, results are given away instead of copied; -1 after a run with tensors for the
+  ** outputs */
   int leaves;
   tli_Sweep *sweep; /* NULL if no elementwise calls follow one another */
   bool sweeping;    /* whether the sweep collects calls */
@@ -63,8 +64,9 @@ struct tl_Program {
   ** time t are dead[ndead[t]] to dead[ndead[t + 1] - 1]. Time 2 * i is after call i. Time 2 * i + 1
   ** is after the branches or the loop that end at call i. The last time is the end of the run. */
   int32_t *dead, *ndead;
-  int32_t *jumps; /* the ends of branches and loops (tli_branch_jumps); NULL without branches */
-  bool *patched;  /* for each of the graph's numbers: whether it depends on sizes */
+  /* for each mark, the mark to which a run may jump (tli_branch_jumps); NULL without branches */
+  int32_t *jumps;
+  bool *patched;         /* for each of the graph's numbers: whether it depends on sizes */
   tl_Tensor **constants; /* the constants' tensors, or leaves that share memory with them (owned) */
   /* length of `constants`; it stays when a schedule is added later, which adds constants only to
   ** the graph */

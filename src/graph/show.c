@@ -136,7 +136,8 @@ static bool is_given(int kind, const tli_CallArg *arg) {
   if (kind == TLI_CALL_FLOAT) return arg->real == arg->real;
   if (kind == TLI_CALL_STRING) return arg->text != NULL;
   if (kind == TLI_CALL_DTYPE) return arg->dtype != TL_NODTYPE;
-  return false; /* a device or a generator is not shown, since a program has only one of each */
+  /* devices and generators are not shown, since all calls of a program use the same ones */
+  return false;
 }
 
 static void show_arg(Printer *p, int32_t call, int param, int kind, const tli_CallArg *arg) {

@@ -14,7 +14,7 @@
 
 #define MOST 3
 
-/* The position of an integer argument, and the integer in each graph at that position. */
+/* The position of an integer argument, and the integers that the compared graphs have there. */
 typedef struct Place {
   int32_t call, param, element; /* the position, in the form of tli_GraphHole */
   const char *op, *name;
@@ -300,9 +300,9 @@ static bool check_joint(Walk *w, const Place *p) {
 }
 
 /* Adds the product of the walk's symbols to the hole at a place, if the other trace differs from
-** the integer that the graph computes. The factors of the product are differences: each symbol's
-** size minus its size in the example. So the product is 0 if any of these symbols has its example's
-** size. */
+** the integer that the graph computes. The product is not of the sizes themselves, but of
+** differences: each symbol's size minus its size in the example. So it is 0 if any of these symbols
+** has its example's size. */
 static bool fit_product(Walk *w, const Place *p) {
   tli_Graph *g = w->target;
   int64_t value, product = 1;
