@@ -1,6 +1,7 @@
 -- adjacency.lua - stores the edges of a graph as a sparse CSR matrix, sorted by targets or by
--- sources, and computes products with it. Each of the two matrices is built on first use and cached
--- as long as the tensor edge_index exists. It is rebuilt if that tensor was changed in place.
+-- sources, and computes products with it. A product with either matrix is fast. Each matrix is
+-- built when it is first used, and cached as long as the tensor edge_index exists. If this tensor
+-- is changed in place, the matrix is built again.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -21,17 +22,18 @@ local checks = require "tlua.graphs.checks"
 ---@field num_sources integer  the number of sources
 local Adjacency = class.class("graphs.Adjacency")
 
--- Maps a tensor edge_index to its Adjacency objects. The values do not refer to the key, so that
--- both can be collected.
+-- Maps a tensor edge_index to its Adjacency objects. These objects do not refer to the tensor, so
+-- that it and they can be collected.
 local known <const> = setmetatable({}, {__mode = "k"})
 
 function Adjacency:__init(rows, num_targets, num_sources)
    self.rows, self.num_targets, self.num_sources = rows, num_targets, num_sources
-   self.facts = {} -- maps names to results of `fact`
+   self.facts = {} -- maps names to the values that `fact` has computed
 end
 
--- Returns the CSR matrix whose rows are targets ("target") or sources ("source"): the row pointers,
--- the columns, and the edge of each element.
+-- Returns the CSR matrix whose rows are the targets (if `name` is "target") or the sources
+-- ("source"). It is a table with the row pointers, the columns, and the edge to which each element
+-- belongs.
 local function side(self, name)
    local found = self[name .. "s"]
    if found then return found end
@@ -72,21 +74,23 @@ function Adjacency:fact(name, make)
    return value
 end
 
--- Returns one value per edge, reordered to the order of the elements of the matrix `form`.
+-- Reorders `values`, which has one value per edge, to the order of the elements of the matrix
+-- `form`.
 local function arranged(form, values)
    return form.order and values:index_select(1, form.order) or values
 end
 
--- Returns one value per edge, given in the order of the elements of the matrix `form`, in the
--- original order of the edges.
+-- Reorders `values`, which are in the order of the elements of the matrix `form`, to the original
+-- order of the edges.
 local function restored(form, values)
    if not form.order then return values end
    form.inverse = form.inverse or torch.argsort(form.order)
    return values:index_select(1, form.inverse)
 end
 
--- Computes the product with a dense matrix (n, k). The backward pass multiplies by the transposed
--- matrix, which is the other one of the two CSR matrices.
+-- Computes the product of the sparse matrix with a dense matrix (n, k). In the backward pass, the
+-- gradient is multiplied by the transposed matrix: if this matrix has the targets as rows, the
+-- other one has the sources.
 local Product = class.class("graphs.Product", torch.autograd.Function)
 
 function Product.forward(ctx, values, x, adjacency, name)
@@ -191,7 +195,8 @@ function Adjacency.of(title, edge_index, num_sources, num_targets, flow)
       checks.range(title, "edge_index[1]", rows[1], num_sources, "sources")
       checks.range(title, "edge_index[2]", rows[2], num_targets, "targets")
    end
-   -- the tensor is detached, so that the cached value does not keep its key alive
+   -- The tensor is detached from its key edge_index, so that the cached value does not keep the key
+   -- from being collected.
    local adjacency = Adjacency(rows:detach(), num_targets, num_sources)
    if not edge_index:is_inference() then
       known[edge_index] = entry

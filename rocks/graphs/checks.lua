@@ -29,7 +29,7 @@ function M.edges(title, edge_index, name)
    return edge_index
 end
 
---- Raises an error unless all positions of a tensor lie in [1, size].
+--- Raises an error unless all numbers in a tensor lie in [1, size].
 ---@param title string  the function's name, for error messages
 ---@param name string  the argument's name
 ---@param index Tensor  int64
@@ -80,8 +80,8 @@ function M.edge_attr(title, edge_index, attr, name)
    end
 end
 
---- Raises an error unless a value is nil or a vector that gives, for each of `n` nodes, the number
---- of its graph.
+--- Raises an error unless a value is nil or a batch vector: a vector with the number of the graph
+--- to which each of the `n` nodes belongs.
 ---@param title string  the function's name, for error messages
 ---@param batch any
 ---@param n integer

@@ -12,7 +12,8 @@ local M = {}
 
 local Dataset <const> = torch.data.Dataset
 
--- The base class of datasets: a list of graphs, with an optional transform.
+-- The base class of the datasets in this file. A dataset is a list of graphs. If it has a
+-- transform, each graph passes through it when it is read.
 local Graphs = class.class("graphs.datasets.Graphs", Dataset)
 
 function Graphs:__len() return #self.graphs end
@@ -30,7 +31,8 @@ end
 
 -- The karate club ---------------------------------------------------------------------------------
 
--- For each member, the friends with a higher member number (Zachary, 1977).
+-- For each member of the club, the friends whose number is higher than the member's (Zachary,
+-- 1977).
 local friends <const> = {
    {2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 18, 20, 22, 32}, {3, 4, 8, 14, 18, 20, 22, 31},
    {4, 8, 9, 10, 14, 28, 29, 33}, {8, 13, 14}, {7, 11}, {7, 11, 17}, {17}, {}, {31, 33, 34}, {34},
@@ -77,8 +79,8 @@ end
 
 -- Text files --------------------------------------------------------------------------------------
 
--- Reads a text file of numbers as a tensor with one row for each line. A file with one column
--- becomes a vector.
+-- Reads a text file of numbers. Returns a tensor with one row for each line, or a vector if the
+-- lines have one number. If `optional` is true and there is no file, returns nil.
 local function numbers(title, path, dtype, optional)
    local text = read_file(path)
    if not text then
@@ -115,7 +117,8 @@ local function columns(value)
    return value and (value:dim() == 1 and value:unsqueeze(2) or value)
 end
 
--- Returns the one-hot codes of each column of labels, concatenated.
+-- Returns the labels as one-hot codes. If there are several columns of labels, their codes are
+-- concatenated.
 local function one_hots(labels)
    if not labels then return nil end
    labels = columns(labels)
@@ -152,8 +155,8 @@ local take_planetoid = args.signature [[graphs.datasets.Planetoid(root: string, 
 local Planetoid = class.class("graphs.datasets.Planetoid", Graphs)
 M.Planetoid = Planetoid
 
--- Returns the edges from a dictionary that maps each node to the list of its neighbours. Nodes
--- count from 0 in the dictionary.
+-- Returns the edges for a dictionary that maps each node to the list of its neighbours. The
+-- dictionary counts nodes from 0.
 local function edges_of(title, path, graph, n)
    local rows, cols = {}, {}
    for node, list in pairs(graph) do
@@ -188,7 +191,8 @@ function Planetoid:__init(...)
    local first, last = sorted[1]:item(), sorted[-1]:item()
    local span = last - first + 1
    if span ~= tx:size(1) then
-      -- in CiteSeer, isolated test nodes have no row of features, so positions have gaps
+      -- In CiteSeer, test nodes without edges have no row of features. The rows are copied to their
+      -- positions, and the missing rows stay 0.
       local places = sorted - first + 1
       tx = torch.zeros(span, tx:size(2), {device = "cpu"}):index_copy(1, places, tx)
       ty = torch.zeros(span, ty:size(2), {device = "cpu"}):index_copy(1, places, ty)

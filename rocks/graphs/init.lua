@@ -7,7 +7,7 @@
 --
 -- Nodes, edges, graphs of a batch and classes count from 1, as all positions do.
 
-require "tlua" -- lets `require` find the core's modules
+require "tlua" -- this call makes the core's modules known to `require`
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, {

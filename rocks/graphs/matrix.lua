@@ -1,13 +1,13 @@
--- matrix.lua - accepts the edges of a graph as a sparse tensor, such as data.adj_t, whose row i has
--- the sources of the edges that end at node i. Layers accept such a tensor in place of edge_index.
+-- matrix.lua - lets layers accept a sparse tensor, such as data.adj_t, in place of edge_index. Row
+-- i of the tensor has the sources of the edges that end at node i.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 
 local M = {}
 
--- Maps a sparse tensor to its edges. The values do not refer to the key, so that both can be
--- collected.
+-- Maps a sparse tensor to its edges. The values do not refer to the tensor, so that it and they can
+-- be collected.
 local known <const> = setmetatable({}, {__mode = "k"})
 
 --- Returns whether a value is a sparse tensor of two dimensions.
@@ -17,7 +17,7 @@ function M.is(value)
    return torch.is_tensor(value) and value.layout ~= "strided" and value:dim() == 2
 end
 
--- Returns the row numbers and the column numbers of a matrix's elements.
+-- Returns two vectors: the row number and the column number of each element of a matrix.
 local function positions(title, matrix)
    if matrix.layout == "sparse_coo" then
       local indices = matrix:coalesce():indices()

@@ -8,7 +8,7 @@ local M = {}
 local dtypes <const> = {f4 = "float32", f8 = "float64", i8 = "int64", i4 = "int32", i2 = "int16",
    i1 = "int8", u1 = "uint8", b1 = "bool"}
 
--- Converts UTF-8 to Latin-1: returns one byte for each character of a text.
+-- Converts UTF-8 to Latin-1, which has one byte for each character.
 local function latin1(text)
    return (text:gsub("[\xC2\xC3][\x80-\xBF]", function(pair)
       return string.char(utf8.codepoint(pair))
@@ -17,7 +17,7 @@ end
 
 local escapes <const> = {n = "\n", r = "\r", t = "\t"}
 
--- Returns the bytes of a string literal in Python's notation.
+-- Converts a string literal in Python's notation, with its escapes, to bytes.
 local function unescaped(text)
    local parts = {}
    for part in (text:gsub("\\\\", "\0") .. "\0"):gmatch "([^%z]*)%z" do
@@ -65,7 +65,7 @@ local function tensor_of(state, fail)
    return flat:clone():view(reversed):permute(dims):contiguous()
 end
 
--- Applies a pickled state to an object, as Python's opcode BUILD does.
+-- Applies a pickled state to an object, as the opcode BUILD of Python's pickle format does.
 local function build(object, state, fail)
    if type(object) ~= "table" then return fail "a state without an object" end
    if object.kind == "array" then
@@ -241,7 +241,8 @@ local function interpret(text, fail)
    end
 end
 
--- Returns an array, or a sparse matrix in CSR form, as a dense tensor.
+-- Converts a value of a pickle, which must be an array or a sparse matrix in CSR form, to a dense
+-- tensor.
 local function dense(value, fail)
    if type(value) == "table" and value.kind == "array" then return value.tensor end
    local state = type(value) == "table" and value.kind == "object" and value.state

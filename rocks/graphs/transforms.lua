@@ -9,7 +9,7 @@ local random = require "tlua.graphs.utils.random"
 
 local M = {}
 
--- Returns a count of n items. `value` is either the count itself, or a share of n. A share is
+-- Returns a number of items. `value` is this number, or a share of n as a float. A share is
 -- multiplied by n, and the product plus `half` is rounded down.
 local function count_of(title, name, value, n, half)
    if value < 0 then args.refuse(title, name, "a number of at least 0", value) end
@@ -21,10 +21,10 @@ local take_node = args.signature [[graphs.transforms.RandomNodeSplit(split: stri
    num_train_per_class: count = 20, num_val: number = 500, num_test: number = 1000,
    key: string = 'y')]]
 
---- Adds random train_mask, val_mask and test_mask to a graph. With the `split` "train_rest", all
---- nodes that are not in the other two parts are for training. With "test_rest",
---- num_train_per_class nodes of each class are for training, and the remaining nodes are for tests.
---- With "random", the remaining nodes are in no part.
+--- Adds random train_mask, val_mask and test_mask to a graph. The option `split` determines the
+--- parts. With "train_rest", all nodes that are not for validation or tests are for training. With
+--- "test_rest", num_train_per_class nodes of each class are for training, and the remaining nodes
+--- are for tests. With "random", the remaining nodes are in no part.
 ---
 ---     local RandomNodeSplit = torch.graphs.transforms.RandomNodeSplit
 ---     local split = RandomNodeSplit {num_val = 4, num_test = 10}
@@ -162,9 +162,9 @@ local take_sparse = args.signature [[graphs.transforms.ToSparseTensor(
    attr: string = 'edge_weight', remove_edge_index: boolean = true)]]
 
 --- Adds `adj_t` to a graph: a sparse_csr tensor of shape (nodes, nodes) whose row i has the sources
---- of the edges that end at node i. Its values are the edge attribute `attr`, or 1. Layers accept
---- adj_t in place of edge_index. Other edge attributes are reordered to the order of adj_t's
---- elements.
+--- of the edges that end at node i. Its values are the edge attribute `attr`, or 1 if the graph has
+--- no such attribute. Layers accept adj_t in place of edge_index. The other edge attributes are
+--- reordered, so that their rows follow the elements of adj_t.
 ---
 ---     local data = torch.graphs.datasets.KarateClub():get(1)
 ---     data = torch.graphs.transforms.ToSparseTensor()(data)

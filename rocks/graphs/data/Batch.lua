@@ -38,8 +38,8 @@ local function refuse(name, expected, value)
    args.refuse("graphs.data.Batch.from_data_list", name, expected, value)
 end
 
--- Concatenates tensors in dimension `dim`. Returns the result and each tensor's size in that
--- dimension.
+-- Concatenates the values of the attribute `name` in dimension `dim`. Returns the result, and the
+-- size of each value in this dimension.
 local function join(name, values, dim)
    local sizes = {}
    local list = {}
@@ -77,8 +77,8 @@ local function pointers_of(counts, device)
 end
 Batch._vector_of, Batch._pointers_of = vector_of, pointers_of
 
--- Joins one attribute of all graphs. Returns the joined value, and the information with which
--- `separate` splits it again.
+-- Joins the values that the graphs have for one attribute. Returns the joined value, and a table
+-- from which `separate` learns how to split it again.
 local function collate(name, graphs, values, inc)
    local first = values[1]
    if torch.is_tensor(first) then
@@ -111,7 +111,8 @@ Batch._collate = collate
 
 local function increment(graph, name, value) return graph:__inc__(name, value) end
 
--- Returns the names of the graphs' attributes. All graphs must have the same names.
+-- Returns the names of the attributes, without those in `excluded`. All graphs must have the same
+-- attributes.
 local function names_of(list, excluded)
    local names = {}
    for _, name in ipairs(list[1]:keys()) do
@@ -199,7 +200,8 @@ function Batch.from_data_list(...)
    return batch
 end
 
--- Returns graph i's part of a joined attribute.
+-- Returns the part of a joined attribute that belongs to graph i. `part` is the second result of
+-- `collate`.
 local function separate(part, value, i)
    if part.list then
       return part.list[i]

@@ -8,9 +8,10 @@ local edges = require "tlua.graphs.utils.edges"
 local subgraphs = require "tlua.graphs.utils.subgraphs"
 
 --- A graph. Its attributes are node features `x`, edges `edge_index`, edge features `edge_attr`,
---- targets `y`, positions `pos`, and any others by name. An attribute whose name contains "edge"
---- belongs to edges. The fields num_nodes, num_edges, num_features, num_node_features,
---- num_edge_features and num_classes are computed on access. num_nodes can also be assigned.
+--- targets `y`, positions `pos`, and further attributes by their names. An attribute whose name
+--- contains "edge" has a row for each edge. The fields num_nodes, num_edges, num_features,
+--- num_node_features, num_edge_features and num_classes are computed on access. num_nodes can also
+--- be assigned.
 ---
 ---     local data = torch.graphs.data.Data {x = torch.ones(3, 2),
 ---        edge_index = torch.tensor {{1, 2}, {2, 3}}}
@@ -243,8 +244,8 @@ function Data:to_dict()
    return copy
 end
 
---- Returns the dimension in which a batch concatenates an attribute. For nil, a batch stacks the
---- values in a new first dimension. Derived classes may override this method.
+--- Returns the dimension in which a batch concatenates an attribute. If the result is nil, a batch
+--- stacks the values in a new first dimension instead. Derived classes may override this method.
 ---@param key string
 ---@param value any
 ---@return integer?
@@ -253,9 +254,9 @@ function Data:__cat_dim__(key, value) -- luacheck: no unused args
    return 1
 end
 
---- Returns the increment of an attribute, such as the number of nodes for edge_index. A batch adds
---- to the values of each graph the increments of all earlier graphs. Derived classes may override
---- this method.
+--- Returns the number by which a batch must increase an attribute's values in all graphs after this
+--- graph. For edge_index it is the number of nodes, since the nodes of all graphs are numbered one
+--- after another. For most attributes it is 0. Derived classes may override this method.
 ---@param key string
 ---@param value any
 ---@return integer|Tensor
@@ -267,7 +268,8 @@ function Data:__inc__(key, value)
    return 0
 end
 
--- Returns whether an attribute has one row for each of n nodes or edges.
+-- Returns whether an attribute has n rows, one for each node or edge. `part`, "node" or "edge",
+-- says which of both is meant.
 local function has_rows(self, name, n, part)
    local value = self._store[name]
    if not is_tensor(value) or value:dim() == 0 then return false end
@@ -295,7 +297,7 @@ function Data:is_edge_attr(name)
    return has_rows(self, name, self.num_edges, "edge")
 end
 
--- Applies fn to each tensor in a value.
+-- Returns a value in which fn(tensor) replaces each tensor.
 local function map(value, fn)
    if is_tensor(value) then return fn(value) end
    if type(value) == "table" and not getmetatable(value) then
@@ -332,7 +334,7 @@ function Data:cpu() return self:to "cpu" end
 ---@return graphs.data.Data
 function Data:cuda(device) return self:to(device or "cuda") end
 
--- Returns a graph of the same class with the same values.
+-- Returns a graph of the same class whose attributes have the same values.
 local function copy_of(self)
    local copy = setmetatable({}, getmetatable(self))
    rawset(copy, "_store", {})
@@ -423,7 +425,7 @@ function Data:has_self_loops()
    return edges.contains_self_loops(edges_of(self, "has_self_loops"))
 end
 
---- Returns whether the edges are sorted by their sources and have no duplicates.
+--- Returns whether the edges are sorted by their sources and contain no duplicates.
 ---@return boolean
 function Data:is_coalesced()
    local edge_index = edges_of(self, "is_coalesced")

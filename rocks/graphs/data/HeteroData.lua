@@ -29,7 +29,8 @@ local HeteroData = class.class "graphs.data.HeteroData"
 
 local join <const> = "__"
 
--- Returns the name of an edge type, such as "author__writes__paper".
+-- Converts an edge type, a list such as {"author", "writes", "paper"}, to its name
+-- "author__writes__paper".
 local function name_of(key)
    if type(key) == "string" then return key end
    if type(key) ~= "table" or #key < 2 or #key > 3 then
@@ -120,7 +121,7 @@ function HeteroData:__init()
    rawset(self, "_kinds", {})
 end
 
--- Sets all attributes of a type to those of a Data object.
+-- Gives a node type or edge type the attributes of a Data object in place of its own.
 function HeteroData:_put(key, data)
    part(self, key)
    self._store[name_of(key)] = data
@@ -157,8 +158,8 @@ function HeteroData:to(...)
    return self
 end
 
---- Raises an error unless the ends of each edge are existing nodes of the edge type's source and
---- target types.
+--- Checks the edges. Raises an error if the node at an end of an edge does not exist. The ends must
+--- be nodes of the source type and of the target type.
 ---@return boolean
 function HeteroData:validate()
    for _, name in ipairs(self._order) do

@@ -23,8 +23,8 @@ local function neighbours(edge_index, n)
    return list
 end
 
--- Returns all nodes in breadth-first order. Whenever a search ends, the next search begins at the
--- first node that is not yet reached.
+-- Returns all nodes in breadth-first order. When all nodes that can be reached have been visited,
+-- the search continues at the first node that has not been reached.
 local function by_breadth(list, n)
    local order, reached, next_start = {}, {}, 1
    local head = 1
@@ -45,10 +45,10 @@ local function by_breadth(list, n)
    return order
 end
 
--- Returns the part that each node belongs to. Parts are initially runs of consecutive nodes in
--- breadth-first order. Then, in up to five passes, each node moves to the part that contains the
--- most neighbours of the node. A move must keep the sizes of both parts within about a tenth of the
--- average.
+-- Returns the number of the part to which each node belongs. At first, a part consists of
+-- consecutive nodes in breadth-first order. Then, in up to five passes, each node moves to the part
+-- that contains most of its neighbours. A node only moves if the sizes of both parts stay within
+-- about a tenth of the average size.
 local function divide(edge_index, n, parts)
    local list = neighbours(edge_index, n)
    local part, sizes = {}, {}

@@ -1,4 +1,5 @@
--- HGTLoader.lua - makes batches of nodes, each with a sample of the nodes of all types around them.
+-- HGTLoader.lua - makes batches of nodes. Each batch also has a sample of the nodes around them,
+-- with nodes of all types.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -32,7 +33,7 @@ local take = args.signature [[graphs.loader.HGTLoader(data: object, num_samples:
 --- options: table): graphs.loader.HGTLoader
 local HGTLoader, parent = class.class(NAME, torch.data.DataLoader)
 
--- Returns a table that maps each node type to a list: the number of nodes to draw in each hop.
+-- Returns a table that maps each node type to a list with the number of nodes that each hop draws.
 local function numbers_of(given, types)
    local function check(name, list)
       local fits = type(list) == "table" and not getmetatable(list) and #list > 0

@@ -15,12 +15,13 @@ local take = args.signature [[graphs.loader.NeighborLoader(data: object, num_nei
    drop_last: boolean = false, num_workers: count = 0, transform: callable?)]]
 
 --- Makes batches of nodes of a large graph with randomly sampled neighbours (GraphSAGE). Hop i
---- samples num_neighbors[i] edges for each node of hop i - 1, or all edges for -1. A batch is a
---- graph whose first `batch_size` nodes are the seeds. Its fields `n_id` and `e_id` have the
---- numbers that its nodes and edges have in the whole graph. With HeteroData, input_nodes is a node
---- type, or a list of a node type and its seeds. num_neighbors then applies to each edge type, or
---- it is a table that maps edge types, such as "author__writes__paper", to lists. In the batch, the
---- node type of the seeds has the field `batch_size`.
+--- samples num_neighbors[i] edges for each node of hop i - 1. The number -1 means all edges. Hop 0
+--- has the seeds, the nodes of which the batch is made. A batch is a graph whose first `batch_size`
+--- nodes are the seeds. Its fields `n_id` and `e_id` have the numbers that its nodes and edges have
+--- in the whole graph. With HeteroData, input_nodes is a node type, or a list of a node type and
+--- its seeds. num_neighbors then applies to each edge type, or it is a table that maps edge types,
+--- such as "author__writes__paper", to lists. In the batch, the node type of the seeds has the
+--- field `batch_size`.
 ---
 ---     local data = torch.graphs.datasets.KarateClub():get(1)
 ---     local NeighborLoader = torch.graphs.loader.NeighborLoader
@@ -34,7 +35,7 @@ local take = args.signature [[graphs.loader.NeighborLoader(data: object, num_nei
 --- options?: table): graphs.loader.NeighborLoader
 local NeighborLoader, parent = class.class(NAME, torch.data.DataLoader)
 
--- Returns a list of numbers of edges, one for each hop.
+-- Returns a list with one number of edges for each hop. `given` is such a list or a single number.
 local function hops_of(name, given)
    local hops = math.type(given) == "integer" and {given} or given
    local fits = type(hops) == "table" and not getmetatable(hops) and #hops > 0
@@ -73,7 +74,8 @@ local function plain(a)
    end
 end
 
--- Returns the list of edge types, with the number of neighbours to sample in each hop.
+-- Returns the list of edge types. Each has the field `hops`, which lists the number of neighbours
+-- that each hop samples.
 local function typed_edges(data, given)
    local edges, used = parts.edges(data), {}
    local by_type = type(given) == "table" and #given == 0 and not getmetatable(given)

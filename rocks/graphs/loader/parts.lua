@@ -8,7 +8,8 @@ local subgraphs = require "tlua.graphs.utils.subgraphs"
 
 local M = {}
 
---- Returns the seeds, which are nodes from 1 to n.
+--- Returns the seeds, the nodes around which batches are sampled. They are numbers from 1 to n; by
+--- default all nodes are seeds.
 ---@param title string  the loader's name, for error messages
 ---@param given any
 ---@param n integer
@@ -31,7 +32,8 @@ function M.kinds(data)
    return kinds
 end
 
---- Copies a graph with only the sampled rows of its attributes.
+--- Returns a copy of a graph in which attributes of nodes and edges have only the rows of the
+--- sampled nodes and edges.
 ---@param data graphs.data.Data
 ---@param kinds table<string, string>  the result of kinds
 ---@param nodes? Tensor
@@ -47,7 +49,7 @@ function M.select_rows(data, kinds, nodes, edges)
    return copy
 end
 
---- Returns the node type of the seeds, and the seeds.
+--- Returns the type of the seeds, which are nodes, and the seeds themselves.
 ---@param title string  the loader's name, for error messages
 ---@param data graphs.data.HeteroData
 ---@param given any
@@ -116,7 +118,8 @@ function M.typed(data, start, edges, sample)
    end
 end
 
---- Returns the options for a DataLoader whose dataset items are seeds.
+--- Returns the options for a torch.data.DataLoader whose dataset items are seeds. make(ids) makes
+--- the batch for a list of seeds.
 ---@param a table  the options of the loader
 ---@param make fun(ids: Tensor): any  makes a batch
 ---@return table

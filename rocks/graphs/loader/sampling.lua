@@ -36,7 +36,8 @@ function M.choose(graph, front, k, replace)
    local rank = torch.arange(owner:numel()) - before:index_select(1, owner)
    local place = first:index_select(1, owner) + rank
    if k < 0 then return place, owner end
-   -- puts the edges of each node into a random order
+   -- This sort brings the edges of each node into a random order. The first k edges of each node
+   -- are then kept.
    local order = torch.argsort(owner + torch.rand(owner:numel(), {dtype = "float64"}) * 0.999)
    local kept = rank:lt(k)
    return place:index_select(1, order)[kept], owner[kept]
@@ -46,8 +47,8 @@ local function none() return torch.zeros(0, {dtype = "int64"}) end
 
 local function all(list) return #list > 0 and torch.cat(list) or none() end
 
--- Begins the list of sampled nodes of a type. `numbers` has each node's position in the sample, or
--- 0; `front` has the nodes that the last hop has added.
+-- Returns the sample of a node type, which contains the seeds at first. `numbers` maps each node to
+-- its position in the sample, or to 0. `front` has the nodes that the last hop has added.
 local function begin(n, seeds)
    local numbers = torch.zeros(n, {dtype = "int64"})
    if seeds:numel() > 0 then
@@ -57,7 +58,7 @@ local function begin(n, seeds)
       counts = {seeds:numel()}}
 end
 
--- Adds the nodes that are not in the sample yet to the sample, and gives them positions.
+-- Adds those nodes of `source` to the sample that it does not contain yet.
 local function take(nodes, source)
    local fresh = source[nodes.numbers:index_select(1, source):eq(0)]
    if fresh:numel() == 0 then return end
@@ -116,8 +117,9 @@ end
 
 -- Nodes of all types ------------------------------------------------------------------------------
 
--- Adds 1 / degree of each new node of a type to the scores of its edges' sources. Sources that are
--- already in the sample get no score.
+-- Updates the scores of the sources of a type of edges. For each new node in `front`, 1 / degree is
+-- added to the scores of the sources of its edges. Sources that are already in the sample get no
+-- score.
 local function score(scores, nodes, edge, front)
    if front == nil or front:numel() == 0 then return end
    local place, owner = M.choose(edge.graph, front, -1)
@@ -130,8 +132,8 @@ local function score(scores, nodes, edge, front)
 end
 
 -- Draws up to k nodes without replacement, with probabilities in proportion to the squared scores.
--- It takes the nodes with the largest values of weight / exponential random number (Efraimidis and
--- Spirakis, 2006).
+-- Each node gets the key weight / random number, where the numbers are exponentially distributed.
+-- The nodes with the largest keys are drawn (Efraimidis and Spirakis, 2006).
 local function draw(scores, k)
    local known = scores:nonzero():view(-1)
    if known:numel() <= k then return known end
@@ -141,7 +143,7 @@ local function draw(scores, k)
    return known:index_select(1, places)
 end
 
--- Returns the edges of a type whose ends are both in a sample.
+-- Returns the edges of a type whose ends both belong to the sample `nodes`.
 local function edges_within(edge, nodes)
    local target, source = nodes[edge.target], nodes[edge.source]
    local all_targets = torch.cat(target.nodes)

@@ -68,8 +68,8 @@ function MessagePassing:reset_parameters() end
 -- Maps functions to the names of their parameters.
 local names_of <const> = setmetatable({}, {__mode = "k"})
 
--- Returns the names of a method's parameters, without self and the first `skip` parameters after
--- self.
+-- Returns the names of a method's parameters. `self` and the `skip` parameters after it are left
+-- out.
 local function parameters(self, method, skip)
    local fn = self[method]
    local names = names_of[fn]
@@ -98,8 +98,8 @@ local function rows_of(value, dim)
    if torch.is_tensor(value) and value:dim() >= -dim then return value:size(dim) end
 end
 
--- Returns the number of sources and the number of targets. They are taken from `size`, or else from
--- the numbers of rows of the propagated tensors.
+-- Returns the number of sources and the number of targets. If `size` is given, it has both numbers.
+-- Otherwise they are the numbers of rows of the tensors that are propagated.
 local function sizes_of(self, title, kept, size)
    local sources, targets
    if size ~= nil then
@@ -135,7 +135,8 @@ local function sizes_of(self, title, kept, size)
    return sources, targets
 end
 
--- Returns the values for a method's parameters, which it finds by the parameters' names.
+-- Returns the values of a method's parameters, which are found by the names of the parameters. A
+-- name such as x_j or x_i stands for the rows at the edges' sources or targets.
 local function collect(self, title, method, names, values, context)
    local list = {n = #names}
    for i, name in ipairs(names) do
@@ -161,8 +162,9 @@ local function collect(self, title, method, names, values, context)
    return list
 end
 
--- Returns whether message_and_aggregate computes the same as message followed by aggregate. It does
--- not if a class derived from the one that defines message_and_aggregate overrides message.
+-- Returns whether message_and_aggregate may replace a call of `message` followed by a call of
+-- `aggregate`. This is not allowed if a derived class overrides only `message`, because
+-- message_and_aggregate then computes another result.
 local function is_fused(self)
    if rawget(self, "message") then return false end
    local cls = getmetatable(self)
@@ -237,7 +239,7 @@ function MessagePassing:_takes_product(kept)
    return self.node_dim == -2 and torch.is_tensor(x) and x:dim() == 2 and Adjacency.takes(x.dtype)
 end
 
--- Computes the messages and aggregates them.
+-- Computes the messages of all edges and aggregates them at the targets.
 function MessagePassing:_pass(title, adjacency, names, kept, optional)
    local context = {
       optional = optional, index = adjacency.rows[2], source = adjacency.rows[1],
@@ -268,7 +270,8 @@ function MessagePassing:message_and_aggregate(adjacency, x)
    return self.aggr == "mean" and adjacency:mean(x) or adjacency:matmul(x)
 end
 
--- Reduces messages. `aggr` is the name of a reduction, a list of names, or a function.
+-- Reduces the messages of each node. `aggr` is the name of a reduction, a list of names whose
+-- results are concatenated, or a function.
 local function reduce(aggr, inputs, index, dim, size)
    if type(aggr) == "string" then return scatter.reduce(inputs, index, dim, size, aggr) end
    if type(aggr) == "table" and not getmetatable(aggr) then

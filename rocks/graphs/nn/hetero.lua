@@ -41,7 +41,8 @@ local function parts_of(name)
    return source, relation, target
 end
 
--- Returns the name that an edge type has in PyTorch Geometric's state dicts.
+-- Returns the name that an edge type has in the state dicts of PyTorch Geometric, such as
+-- "<author___writes___paper>".
 local function path_of(name) return "<" .. table.concat({parts_of(name)}, "___") .. ">" end
 
 ---@param convs table<string, nn.Module>  the layer of each type of edges

@@ -38,7 +38,7 @@ end
 
 local weights <const> = {glorot = true, uniform = true, kaiming_uniform = true, zeros = true}
 
---- Raises an error unless both names of initial values are known.
+--- Raises an error unless the names of initial values for the weight and for the bias are known.
 ---@param title string  the function's name, for error messages
 ---@param weight? string
 ---@param bias? string
@@ -76,7 +76,8 @@ function M.bias(tensor, size, name)
    if name == "zeros" or size == 0 then M.zeros(tensor) else M.uniform(size, tensor) end
 end
 
---- Calls reset_parameters on all layers of a module that have this method.
+--- Calls the method reset_parameters of a module. If the module has no such method, calls it on all
+--- modules within it that have one.
 ---@param module any
 function M.reset(module)
    if type(module) ~= "table" then return end

@@ -18,7 +18,8 @@ local acts <const> = {relu = nn.ReLU, elu = nn.ELU, leaky_relu = nn.LeakyReLU, t
    sigmoid = nn.Sigmoid, gelu = nn.GELU, silu = nn.SiLU, selu = nn.SELU, softplus = nn.Softplus,
    identity = nn.Identity}
 
--- Returns the activation function for `act`, which is a name, a function, or false for none.
+-- Returns the activation function that the option `act` selects. `act` is a name, a function, or
+-- false for none.
 local function activation(title, act)
    if not act then return nil end
    if type(act) == "string" then
@@ -32,8 +33,8 @@ end
 local norm_classes <const> = {batch_norm = norms.BatchNorm, BatchNorm = norms.BatchNorm,
    graph_norm = norms.GraphNorm, GraphNorm = norms.GraphNorm}
 
--- Returns a new normalisation layer. `norm` is a name, or a function that creates it. For nil and
--- false it returns an Identity.
+-- Returns a new normalisation layer. `norm` is the name of a layer, or a function that creates a
+-- layer. If `norm` is nil or false, the result is an Identity, which changes nothing.
 local function normalisation(title, norm, channels)
    if not norm then return nn.Identity() end
    if type(norm) == "string" then
@@ -192,8 +193,8 @@ local parameters <const> = [[(in_channels: integers, hidden_channels: count, num
    out_channels: count?, dropout: number = 0, act: any = 'relu', act_first: boolean = false,
    norm: any?, jk: string?, %s)]]
 
--- The base class of models. A derived class defines _conv(a, from, to, is_last), which creates one
--- layer.
+-- The base class of the models in this file, which consist of several graph layers. A derived class
+-- defines _conv(a, from, to, is_last), which creates one layer.
 local Basic = class.class("graphs.nn.BasicGNN", nn.Module)
 
 function Basic:_begin(title, a)

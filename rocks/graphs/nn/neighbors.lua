@@ -9,9 +9,9 @@ local nn = torch.nn
 
 local M = {}
 
--- Calls fn(distances, first) for blocks of rows of the matrix of distances between points. Points
--- of different graphs have infinite distance. Unless `loop` is set, a point has infinite distance
--- from itself.
+-- Calls fn(distances, first) for blocks of rows of the matrix that has the distances between all
+-- points. `first` is the number of the block's first row. Points of different graphs have infinite
+-- distance. Unless `loop` is set, a point has infinite distance from itself.
 local function each_block(x, batch, loop, cosine, fn)
    local n = x:size(1)
    local size = math.max(1, 4194304 // math.max(n, 1))
@@ -33,8 +33,8 @@ local function each_block(x, batch, loop, cosine, fn)
    end
 end
 
--- Returns edges to each point from those of its k nearest points that are at a distance of at most
--- r.
+-- Returns the edges that end at each point and begin at its nearest points. There are at most k of
+-- them, and their distance is at most r.
 local function nearest(title, a, k, r)
    local x = a.x:dim() == 1 and a.x:unsqueeze(2) or a.x
    if x:dim() ~= 2 or not x:is_floating_point() then
@@ -107,8 +107,8 @@ end
 
 -- Random walks ------------------------------------------------------------------------------------
 
--- Returns the edges in CSR form, sorted by source: the row pointers, the targets, and an ascending
--- key for each edge.
+-- Returns the edges in CSR form, sorted by source. It has the row pointers, the targets, and a key
+-- for each edge by which an edge can be searched.
 local function by_sources(row, col, n)
    local keys = ((row - 1) * n + col):sort(1)
    local counts = row:numel() > 0 and torch.bincount(row, {minlength = n})
@@ -127,8 +127,8 @@ local function step(graph, node)
    return torch.where(degree:gt(0), graph.targets:index_select(1, place), node)
 end
 
--- Returns the next nodes of biased walks. A walk returns to the previous node with weight 1/p, and
--- leaves the previous node's neighbourhood with weight 1/q.
+-- Returns the next nodes of biased walks. A step back to the previous node has the weight 1/p, a
+-- step to a neighbour of the previous node has the weight 1, and any other step has the weight 1/q.
 local function biased_step(graph, before, node, p, q)
    local most = math.max(1, 1 / p, 1 / q)
    local result = step(graph, node)
@@ -254,7 +254,8 @@ function Node2Vec:forward(batch)
    return batch == nil and self.embedding.weight or self.embedding(batch)
 end
 
--- Returns all windows of `size` adjacent nodes in walks.
+-- Returns all windows of the walks: all sequences of `size` nodes that follow one another in a
+-- walk.
 local function windows(walks, size)
    local list = {}
    for i = 1, walks:size(2) - size + 1 do list[i] = walks:narrow(2, i, size) end

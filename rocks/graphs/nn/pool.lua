@@ -12,7 +12,8 @@ local nn = torch.nn
 
 local M = {}
 
--- Defines a function that reduces each graph to one row.
+-- Defines the function `name`, which reduces the rows of each graph to one row by the reduction
+-- `reduce`.
 local function define(name, reduce)
    local title = "graphs.nn." .. name
    local take = args.signature(title .. "(x: tensor, batch: tensor?, size: count?)")
@@ -57,8 +58,9 @@ define("global_mean_pool", "mean")
 ---@return Tensor  (graphs, channels)
 define("global_max_pool", "max")
 
--- Returns the nodes with the highest scores in each graph, sorted by graph and then by descending
--- score.
+-- Returns the nodes with the highest scores in each graph. With `ratio` they are sorted by graph
+-- and then by descending score. With `min_score`, all nodes with higher scores are returned, in
+-- ascending order.
 local function choose(score, ratio, batch, min_score, size)
    if min_score then
       local most = scatter.reduce(score, batch, 1, size, "max"):index_select(1, batch) - 1e-7
@@ -79,8 +81,8 @@ local function choose(score, ratio, batch, min_score, size)
    return order:index_select(1, again[place:le(k:index_select(1, graphs))])
 end
 
--- Computes scores with a learnt vector and selects nodes. The vector has the key of PyTorch
--- Geometric's state dicts.
+-- Computes the scores of nodes with a learnt vector, and selects nodes by them. The vector has the
+-- same name as in the state dicts of PyTorch Geometric.
 local SelectTopK = class.class("graphs.nn.SelectTopK", nn.Module)
 
 function SelectTopK:__init(channels, ratio, min_score, act)
@@ -119,7 +121,8 @@ local function select_of(title, channels, a)
    return SelectTopK(channels, a.ratio, a.min_score, act)
 end
 
--- Keeps the nodes with the highest scores, and the edges among them.
+-- Does the work of both pooling layers: keeps the nodes with the highest scores, and the edges
+-- between them.
 local function pool(self, title, a, attn)
    local n = a.x:size(1)
    checks.edges(title, a.edge_index)

@@ -20,7 +20,7 @@ local Model = ({gcn = graphs.nn.GCN, sage = graphs.nn.GraphSAGE, gat = graphs.nn
 local model = Model(width, width, 2, classes)
 local optimizer = torch.optim.Adam(model:parameters(), {lr = 0.01})
 
--- Returns a figure of this process's memory in megabytes.
+-- Returns a figure of this process from /proc/self/status, such as the resident memory, in megabytes.
 local function status(name)
    for line in io.lines "/proc/self/status" do
       local value = line:match("^" .. name .. ":%s*(%d+)")

@@ -20,7 +20,7 @@ describe("torch.graphs.datasets", function()
       assert.is_false(data:has_self_loops() or data:has_isolated_nodes())
       assert.same({13, 12, 4, 5}, torch.bincount(data.y):tolist())
       assert.same({1, 5, 9, 25}, data.train_mask:nonzero():view(-1):tolist())
-      -- checks the degrees of members 1, 3, 12, 33 and 34
+      -- These lines check the degrees of the members 1, 3, 12, 33 and 34.
       local degree = torch.graphs.utils.degree(data.edge_index[1], 34)
       assert.same({16, 10, 1, 12, 17}, {degree[1]:item(), degree[3]:item(), degree[12]:item(), degree[33]:item(),
          degree[34]:item()})

@@ -101,7 +101,7 @@ describe("HGTLoader", function()
       return data
    end
 
-   -- Returns the set of the pairs of nodes that edges connect, with the nodes' numbers in the whole graph.
+   -- Returns the set of pairs of nodes that are connected by edges. A node has its number in the whole graph.
    local function pairs_of(edge_index, sources, targets)
       local set = {}
       for i = 1, edge_index:size(2) do
@@ -160,7 +160,8 @@ describe("HGTLoader", function()
             counts[id] = counts[id] + 1
          end
       end
-      -- the probability is 1.5^2 / (1.5^2 + 0.5^2) = 0.9, and five standard deviations are 0.034
+      -- The first source is drawn with the probability 1.5^2 / (1.5^2 + 0.5^2) = 0.9. Five standard deviations of its
+      -- share are 0.034.
       assert.near(0.9, counts[1] / n, 0.034)
       assert.equal(n, counts[1] + counts[2])
    end)

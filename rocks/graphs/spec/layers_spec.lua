@@ -23,7 +23,7 @@ local function mlp(a, b, c)
    return torch.nn.Sequential(torch.nn.Linear(a, b), torch.nn.ReLU(), torch.nn.Linear(b, c))
 end
 
--- For each case, the constructor of the layer and the names of forward's arguments.
+-- Each case has the constructor of a layer and the names of the arguments of its forward.
 local cases = {
    ["gcn"] = {function() return N.GCNConv(4, 3) end},
    ["gcn weight"] = {function() return N.GCNConv(4, 3) end, "edge_weight"},
@@ -140,7 +140,7 @@ describe("a layer of torch.graphs.nn", function()
          end
          local grads = {}
          for name, parameter in module:named_parameters() do
-            -- positions in paths count from 0 in PyTorch
+            -- The numbers in the paths of parameters count from 0 in PyTorch, so 1 is subtracted here.
             local path = name:gsub("%f[%d]%d+%f[.]", function(i) return tostring(math.tointeger(i) - 1) end)
             grads[path] = parameter.grad
          end

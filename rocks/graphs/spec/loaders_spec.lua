@@ -166,13 +166,13 @@ describe("random walks", function()
 
    it("return and leave with the probabilities that p and q give", function()
       torch.manual_seed(5)
-      -- The edges are 1 - 2, 2 - 3, 2 - 4 and 1 - 4. After 1, 2 a walk may return to 1, go to 4 (a neighbour of 1), or
-      -- leave to 3.
+      -- The edges are 1 - 2, 2 - 3, 2 - 4 and 1 - 4. A walk that has gone from 1 to 2 can return to 1, go to 4 (a
+      -- neighbour of 1), or go to 3.
       local edges = U.to_undirected(torch.tensor {{1, 2, 2, 1}, {2, 3, 4, 4}})
       local walks = N.random_walk(edges[1], edges[2], torch.ones(60000):long(), 2, {p = 0.5, q = 4})
       local via = walks[walks[{{}, 2}]:eq(2)]
       local counts = torch.bincount(via[{{}, 3}], {minlength = 4}):double() / via:size(1)
-      -- the weights are 1/p = 2, 1/q = 0.25 and 1
+      -- The weights of these steps are 1/p = 2 for 1, 1/q = 0.25 for 3, and 1 for 4.
       assert.close({2 / 3.25, 0, 0.25 / 3.25, 1 / 3.25}, counts:tolist(), 0.015)
    end)
 

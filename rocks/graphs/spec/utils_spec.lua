@@ -138,7 +138,7 @@ describe("torch.graphs.utils", function()
       assert.equal(5, U.negative_sampling(edges, {num_neg_samples = 0.5, num_nodes = 7}):size(2))
       local complete = U.erdos_renyi_graph(4, 1)
       assert.same({2, 0}, {table.unpack(U.negative_sampling(complete).shape)})
-      -- only 6 of the 4 * 3 possible edges exist, so all 6 others are found
+      -- The graph has 6 of the 4 * 3 possible edges, so 6 edges that it lacks are found.
       assert.equal(6, U.negative_sampling(complete:narrow(2, 1, 6), {num_neg_samples = 50}):size(2))
    end)
 

@@ -8,7 +8,8 @@ local edges = require "tlua.graphs.utils.edges"
 
 local M = {}
 
--- Checks a batch vector. Returns it and the number of graphs.
+-- Checks a batch vector, which has the number of each node's graph. Returns the vector and the
+-- number of graphs. Without a vector, all nodes belong to one graph.
 local function batch_of(title, batch, n, size, device)
    if batch == nil then
       return torch.ones(n, {dtype = "int64", device = device}), size or 1
@@ -18,7 +19,8 @@ local function batch_of(title, batch, n, size, device)
    return batch, size
 end
 
--- Returns the number of nodes of each graph, and the total number of nodes in all earlier graphs.
+-- Returns two vectors: the number of nodes of each graph, and the number of nodes in all graphs
+-- before it.
 local function counts_of(batch, size)
    local counts = batch:numel() > 0 and torch.bincount(batch, {minlength = size})
       or torch.zeros(size, {dtype = "int64", device = batch.device})

@@ -7,7 +7,8 @@ local scatter = require "tlua.graphs.utils.scatter"
 
 local M = {}
 
--- Raises an error unless all node numbers of the edges are in range. Returns the number of nodes.
+-- Checks the edges: their nodes must be numbers from 1 to the number of nodes. Returns the number
+-- of nodes.
 local function nodes_of(title, edge_index, num_nodes)
    checks.edges(title, edge_index)
    return checks.num_nodes(title, edge_index, num_nodes)
@@ -40,7 +41,8 @@ function M.degree(...)
    return torch.bincount(a.index, {minlength = n}):to(a.dtype)
 end
 
--- Applies fn to edge_attr, which is a tensor, a list of tensors, or nil.
+-- Returns fn(edge_attr). If edge_attr is a list of tensors, fn is applied to each of them. If it is
+-- nil, returns nil.
 local function each_attr(attr, fn)
    if type(attr) ~= "table" then return attr ~= nil and fn(attr) or nil end
    local list = {}
@@ -52,7 +54,8 @@ local function check_attr(title, edge_index, attr)
    each_attr(attr, function(value) checks.edge_attr(title, edge_index, value) return value end)
 end
 
--- Returns the sort key of each edge.
+-- Returns a number for each edge. Sorting by these numbers sorts the edges by source (if `by_row`
+-- is true) or by target.
 local function keys_of(edge_index, n, by_row)
    local first, second = edge_index[by_row and 1 or 2], edge_index[by_row and 2 or 1]
    return (first - 1) * n + second
@@ -62,7 +65,8 @@ local take_coalesce = args.signature [[graphs.utils.coalesce(edge_index: tensor,
    num_nodes: count?, reduce: string = 'sum', is_sorted: boolean = false,
    sort_by_row: boolean = true)]]
 
--- Sorts edges and merges duplicates, with the checked arguments `a` of the function `title`.
+-- Does the work of the function `title`: sorts edges and merges duplicates. `a` has the checked
+-- arguments.
 local function coalesce(title, a)
    local n = nodes_of(title, a.edge_index, a.num_nodes)
    check_attr(title, a.edge_index, a.edge_attr)
@@ -386,7 +390,7 @@ function M.remove_isolated_nodes(...)
    local numbers = mask:cumsum(1)
    local loop = a.edge_index[1]:eq(a.edge_index[2])
    local others, loops = (~loop):nonzero():view(-1), loop:nonzero():view(-1)
-   -- keeps one self loop for each kept node, in the order of nodes
+   -- One self loop of each kept node is kept, in the order of the nodes.
    local of_node = a.edge_index:new_zeros(n):index_copy(1, a.edge_index[1][loops], loops)
    of_node = of_node[mask]
    local kept = torch.cat {others, of_node[of_node:gt(0)]}

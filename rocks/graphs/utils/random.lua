@@ -9,9 +9,9 @@ local M = {}
 
 -- Negative edges ----------------------------------------------------------------------------------
 
--- Numbers the possible edges, which are all pairs of different nodes, from 1 to `population`. The
--- returned functions are `number`, which maps edges to numbers, and `edges`, which maps numbers to
--- edges.
+-- Numbers all possible edges of a graph, the pairs of different nodes, from 1 to `population`.
+-- Returns a table with `population` and two functions: `number` maps edges to their numbers, and
+-- `edges` maps numbers to edges.
 local function all_pairs(n)
    return {
       population = n * n - n,
@@ -44,7 +44,7 @@ end
 -- Numbers the pairs of nodes with row < col. Each pair stands for an edge and its reverse. Returns
 -- the same fields as all_pairs.
 local function undirected_pairs(n)
-   -- the number of pairs with a lower row
+   -- returns the number of pairs whose row is lower
    local function before(row)
       return (row - 1) * n - (row * (row - 1)):div(2, {rounding_mode = "floor"})
    end
@@ -70,8 +70,8 @@ local function sample(population, k, device)
    if population < 4 * k or population < 65536 then
       return torch.randperm(population, {device = device})[{{1, k}}]
    end
-   -- draws a few numbers out of many: draws too many, removes duplicates (which sorts them), and
-   -- shuffles the rest
+   -- To draw a few numbers out of many, this code draws more than k numbers, removes duplicates,
+   -- which also sorts the numbers, and shuffles the rest.
    local found = torch.randint(1, population + 1, {k + k // 2 + 16}, {device = device}):unique()
    local order = torch.randperm(found:numel(), {device = device})
    return found:index_select(1, order[{{1, math.min(k, found:numel())}}])

@@ -6,8 +6,8 @@ local checks = require "tlua.graphs.checks"
 
 local M = {}
 
--- Expands a vector of positions to the shape of src, for operators that take one position for each
--- element. The vector lies along the dimension `dim`.
+-- Expands a vector of positions, which lies along the dimension `dim`, to the shape of src.
+-- Operators such as scatter need one position for each element.
 local function spread(index, src, dim)
    local sizes = {}
    for i = 1, src:dim() do sizes[i] = i == dim and -1 or 1 end
@@ -31,8 +31,8 @@ local function sum(src, index, dim, size)
    return zeros_like(src, dim, size):index_add(dim, index, src)
 end
 
--- Returns the number of rows of each group (at least 1, to avoid a division by 0), in a shape that
--- broadcasts.
+-- Returns the number of rows of each group, in a shape that broadcasts with the result. For a group
+-- without rows it is 1, to avoid a division by 0.
 local function counts_of(src, index, dim, size)
    local counts = torch.bincount(index, {minlength = size}):clamp_min(1)
    local sizes = {}
@@ -40,7 +40,8 @@ local function counts_of(src, index, dim, size)
    return counts:view(sizes)
 end
 
--- Computes means. Means of integers are floating-point numbers, as in PyTorch Geometric.
+-- Computes the mean of each group. The mean of integers is a floating-point number, as in PyTorch
+-- Geometric.
 local function mean(src, index, dim, size)
    local total = sum(src, index, dim, size)
    local counts = counts_of(src, index, dim, size)
@@ -136,8 +137,8 @@ function M.scatter(...)
    return M.reduce(a.src, a.index, dim, size, a.reduce)
 end
 
--- Returns the group of each row, and the number of groups, from the pointers to the groups' first
--- rows.
+-- Converts pointers to groups. ptr[i] is the first row of group i. Returns the number of the group
+-- to which each row belongs, and the number of groups.
 local function from_pointers(title, ptr, rows)
    checks.index(title, "ptr", ptr)
    local n = ptr:numel() - 1

@@ -41,7 +41,8 @@ function M.index_to_mask(...)
    return a.index:numel() > 0 and mask:index_fill_(1, a.index, true) or mask
 end
 
--- Returns a mask of nodes from a mask, an index or a list of numbers.
+-- Returns a mask of nodes. `subset` is a mask itself, or an index or a list with the numbers of
+-- nodes.
 local function node_mask(title, name, subset, n, device)
    if type(subset) == "number" then subset = {subset} end
    if type(subset) == "table" then

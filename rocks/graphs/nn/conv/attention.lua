@@ -16,8 +16,8 @@ local F = nn.functional
 
 local M = {}
 
--- The base class of the layers of this file. A message is the row of x at the edge's source times
--- the edge's weight alpha, for each head.
+-- The base class of the layers of this file. For each head, an edge has a weight alpha, and its
+-- message is alpha times the row of x at the edge's source.
 local Attention = class.class("graphs.nn.Attention", MessagePassing)
 
 local parent = MessagePassing
@@ -35,7 +35,7 @@ function Attention:_takes_product(kept)
    return self.aggr ~= "mean" and torch.is_tensor(x) and Adjacency.takes(x.dtype)
 end
 
--- Checks and stores the options that the layers share.
+-- Checks and stores the options that all layers of this file have.
 local function begin(self, a)
    parent.__init(self, {aggr = a.aggr, flow = a.flow, node_dim = -3})
    self.in_channels, self.out_channels = a.in_channels, a.out_channels
@@ -52,13 +52,14 @@ local function channels_of(a)
    return a.in_channels, a.in_channels
 end
 
--- Replaces all self loops by one self loop for each node that is both a source and a target. Edge
--- attributes are extended accordingly.
+-- Removes all self loops, and adds one self loop for each node that is both a source and a target.
+-- The self loops get edge attributes too.
 local function with_loops(self, edge_index, edge_attr, sources, targets)
    if not self.add_self_loops then return edge_index, edge_attr end
    local title = torch.type(self)
    local n = math.min(sources, targets or sources)
-   Adjacency.of(title, edge_index, sources, targets or sources, self.flow) -- checks the edges
+   -- this call checks the edges
+   Adjacency.of(title, edge_index, sources, targets or sources, self.flow)
    local others, attr = edges.remove_self_loops(edge_index, edge_attr)
    local loops = torch.arange(1, n + 1, {device = edge_index.device}):unsqueeze(1):expand(2, n)
    if attr then
@@ -71,8 +72,8 @@ local function with_loops(self, edge_index, edge_attr, sources, targets)
    return torch.cat({others, loops}, 2), attr
 end
 
--- Maps a tensor edge_index to the edges with self loops. Because they are cached, their sparse
--- matrix is reused as well.
+-- Maps a tensor edge_index to the tensor of the same edges with self loops. This tensor is cached
+-- so that its sparse matrix, which is cached with it, can be reused.
 local known <const> = setmetatable({}, {__mode = "k"})
 
 local function looped(self, edge_index, edge_attr, sources, targets)
@@ -100,7 +101,7 @@ local function joined(self, out)
    return out:mean(2)
 end
 
--- Checks edge_attr against edge_dim.
+-- Raises an error unless edge_attr has the number of features that the option edge_dim gives.
 local function check_edges(self, edge_index, edge_attr)
    self:_check_edges(edge_index, edge_attr, "edge_attr")
    if edge_attr and not self.edge_dim then
@@ -369,8 +370,8 @@ end
 local forward_transformer = matrix.signature [[graphs.nn.TransformerConv.forward(x: any,
    edge_index: any, edge_attr: tensor?, return_attention_weights: boolean?)]]
 
--- With edge features, a message is not a weighted row of x, so the message of each edge is
--- computed.
+-- With edge features, the messages are no multiples of rows of x, so they are computed for each
+-- edge.
 function TransformerConv:message(x_j, alpha, part)
    return (part and x_j + part or x_j) * alpha:unsqueeze(-1)
 end

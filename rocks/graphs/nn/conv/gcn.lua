@@ -14,7 +14,7 @@ local nn = torch.nn
 
 local M = {}
 
--- Computes gcn_norm without a check of the arguments.
+-- Does the same as gcn_norm, without checking the arguments.
 local function normalised(edge_index, weight, n, improved, loops, flow, dtype)
    if loops then
       edge_index, weight = edges.add_remaining_self_loops(edge_index,
@@ -61,7 +61,7 @@ function M.gcn_norm(...)
 end
 
 -- Maps a tensor edge_index to its normalised edges. Only edges without edge_weight are cached. The
--- values do not refer to the key, so that both can be collected.
+-- values do not refer to the tensor, so that it and they can be collected.
 local known <const> = setmetatable({}, {__mode = "k"})
 
 -- Returns normalised edges. Without `weight`, the result is cached as long as the tensor

@@ -13,8 +13,8 @@ local M = {}
 
 local NAME <const> = "graphs.nn.HGTConv"
 
--- Holds one linear map for each node type. The parameters have the keys of PyTorch Geometric's
--- state dicts.
+-- Holds one linear map for each node type. Its parameters have the same names as in the state dicts
+-- of PyTorch Geometric.
 local Maps = class.class("graphs.nn.Maps", nn.Module)
 
 function Maps:__init(types, sizes, out)
@@ -23,7 +23,8 @@ function Maps:__init(types, sizes, out)
    for _, name in ipairs(types) do self.lins:set(name, Linear(sizes[name], out)) end
 end
 
--- Holds one square matrix for each head and edge type. The matrices of a head are adjacent.
+-- Holds one square matrix for each head and each edge type. The matrices of one head follow one
+-- another.
 local Relations = class.class("graphs.nn.Relations", nn.Module)
 
 function Relations:__init(heads, types, size)
@@ -154,8 +155,8 @@ local function split(self, x_dict)
    return parts
 end
 
--- Computes the attention and the values along the edges of one type, and appends them to the lists
--- of the target type.
+-- Computes the attention scores and the values along the edges of one type, and appends them to the
+-- lists in `found` for the target type.
 local function attend(self, number, edge, edge_index, parts, found)
    local title = ("%s.forward: edge_index_dict: %s"):format(NAME, edge.name)
    local source, target = parts[edge.source], parts[edge.target]
@@ -177,7 +178,8 @@ local function attend(self, number, edge, edge_index, parts, found)
    lists.values[#lists.values + 1] = self.v_rel(source.v, number):index_select(1, from)
 end
 
--- Returns, for each node of a type, the weighted sum of values, (nodes, out_channels).
+-- Returns, for each node of a type, the sum of its neighbours' values, weighted by the attention:
+-- (nodes, out_channels).
 local function aggregate(self, lists, part)
    if #lists.to == 0 then return part.q:new_zeros(part.n, self.out_channels) end
    local to = torch.cat(lists.to)

@@ -15,7 +15,8 @@ local M = {}
 
 -- PNAConv -----------------------------------------------------------------------------------------
 
--- Stores the average degrees, under the keys of PyTorch Geometric's state dicts.
+-- Stores the average degrees of the training data. Its tensors have the same names as in the state
+-- dicts of PyTorch Geometric.
 local Degrees = class.class("graphs.nn.Degrees", nn.Module)
 
 function Degrees:__init(deg, trained)
@@ -240,8 +241,8 @@ function RGCNConv:reset_parameters()
    inits.zeros(self.bias)
 end
 
--- Checks the features of sources and targets, and returns them. An int64 vector has node numbers
--- instead of features.
+-- Checks the features of sources and targets, and returns them. Node numbers, an int64 vector, may
+-- take the place of features.
 local function features(self, x)
    local first, second = x, x
    if type(x) == "table" then first, second = x[1], x[2] end

@@ -29,7 +29,8 @@ local function channels_of(title, channels)
    return channels[1], channels[2]
 end
 
--- Computes the message of layers with edge weights: the row at the source times the edge's weight.
+-- The method `message` of layers with edge weights. A message is the row of x at the edge's source
+-- times the edge's weight.
 local function weighted(_, x_j, edge_weight)
    return edge_weight and edge_weight:view(-1, 1) * x_j or x_j
 end
@@ -400,7 +401,8 @@ end
 local forward_cheb = matrix.signature [[graphs.nn.ChebConv.forward(x: any, edge_index: any,
    edge_weight: tensor?, batch: tensor?, lambda_max: number|tensor?)]]
 
--- Returns the edges and weights of the Laplacian, scaled so that its eigenvalues are in [-1, 1].
+-- Returns the edges and weights of the graph's Laplacian. The weights are scaled so that the
+-- eigenvalues are in [-1, 1].
 local function scaled_laplacian(self, a, x)
    local edge_index, weight = dense.get_laplacian(a.edge_index, {edge_weight = a.edge_weight,
       normalization = self.normalization or nil, dtype = x.dtype, num_nodes = x:size(1)})
