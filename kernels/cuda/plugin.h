@@ -88,8 +88,8 @@ bool cuda_memory_blocks(tl_Device device, void (*visit)(void *to, const tl_Block
                         void *to);
 void *cuda_pinned_alloc(int64_t bytes);
 void cuda_pinned_free(void *data, int64_t bytes);
-/* These functions add and remove a holder of a graph pool. `launched` is a bit mask of the streams
-** on which the holder's graph was launched. */
+/* These functions add and remove a holder of a graph pool: a capture or a graph. `launched` is a
+** bit mask of the streams on which the holder's graph was launched. */
 bool cuda_memory_hold(int device, uint64_t pool);
 void cuda_memory_let_go(int device, uint64_t pool, uint64_t launched);
 /* Changes the number of open captures of the device. `change` is 1 when a capture begins and -1

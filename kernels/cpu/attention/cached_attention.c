@@ -151,8 +151,8 @@ static void add_keys(const Call *c, const Work *w, const tlk_Cache *cache, int64
                         p->width, NULL);
 }
 
-/* Computes the attention of `n` query heads, from `head` on, of one position, to the keys [begin,
-** end). */
+/* Computes the attention of one position to the keys [begin, end), for `n` query heads from `head`
+** on. */
 static void attend(const Call *c, const Work *w, const tlk_Cache *cache, int64_t head, int64_t n,
                    int64_t position, int64_t begin, int64_t end) {
   const tlk_AttentionPlan *p = &c->plan;

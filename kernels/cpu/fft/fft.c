@@ -164,7 +164,7 @@ static bool run_line(const Call *c, int64_t i, char *line, tlk_FftRoom *room) {
   if (call->kind == TLK_FFT_COMPLEX && inner == 1)
     return tlk_fft_line(c->plan, in, out, call->inverse, call->scale, room);
   tlk_Move move = tlk_isa()->move[size == 16 ? 4 : 3];
-  if (call->kind == TLK_FFT_COMPLEX) { /* a column */
+  if (call->kind == TLK_FFT_COMPLEX) { /* the line is a column of a matrix */
     int64_t at = (i / inner * n * inner + i % inner) * size;
     move(line, size, size, (char *)call->in.data + at, size, inner * size, 1, n);
     bool ok = tlk_fft_line(c->plan, line, line, call->inverse, call->scale, room);

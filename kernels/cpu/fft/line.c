@@ -18,7 +18,7 @@ typedef struct Line {
   const tlk_FftPlan *plan;
   const tlk_FftLoops *loops;
   const char *in;
-  char *out, *between; /* (n1, n2) */
+  char *out, *between; /* arrays (n1, n2) */
   bool inverse;
   double scale;
   atomic_bool failed;

@@ -120,8 +120,8 @@ typedef struct tlk_FftPlan {
   ** twiddle factors, and then its rows are transformed. Both plans are NULL if n has no suitable
   ** divisors. */
   struct tlk_FftPlan *columns, *rows; /* owned */
-  void *lane_twiddles;                /* (n1, 2, lanes) */
-  void *base_twiddles;                /* (n1, blocks) */
+  void *lane_twiddles;                /* array (n1, 2, lanes) */
+  void *base_twiddles;                /* array (n1, blocks) */
   int64_t blocks;
   /* Bluestein's algorithm computes the transform as a convolution with a chirp. `inner` is the plan
   ** for the convolution's length m >= 2n - 1. */

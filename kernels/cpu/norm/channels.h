@@ -27,7 +27,7 @@ typedef struct tlk_ChannelLoops {
                      const void *shift, const void *other, const void *factor);
 } tlk_ChannelLoops;
 
-/* Returns channel i's value; values are 4 or 8 bytes wide. */
+/* Returns the value of channel i from an array of floats, or of doubles if `size` is 8. */
 static inline double tlk_number_at(const void *data, int64_t i, int64_t size) {
   return size == 4 ? (double)((const float *)data)[i] : ((const double *)data)[i];
 }

@@ -28,8 +28,9 @@ ALWAYS const tlk_Rounded *rounded_at(const tlk_PackedRows *p, int64_t t, int64_t
   return p->x + (t / TLK_TOKENS * p->chunks + c) * TLK_TOKENS + t % TLK_TOKENS;
 }
 
-/* Returns the part of a dot product that comes from the minimums, which are added to all elements
-** of a group. */
+/* Returns the number that the caller must subtract from a sum of products of integers. A weight is
+** scale * (integer - zero) - least, with the scale and the `least` of its group, so least + zero *
+** scale is multiplied by the sum of the group's input elements. */
 ALWAYS float dot_least(const tli_Chunk *u, const tlk_Rounded *x, float zero) {
   float sum = 0;
   for (int g = 0; g < TLK_GROUPS; g++) sum += (u->least[g] + zero * u->scale[g]) * x->sum[g];

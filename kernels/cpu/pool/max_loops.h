@@ -102,8 +102,8 @@ read_row(const tlk_Spans *p, const Element *in, int64_t first, int64_t valid, El
   return tail;
 }
 
-/* Computes the maxima of `valid` columns, at most BLOCK, that begin at column w. Sets the rest of
-** the block as in the margins. */
+/* Computes the maxima of `valid` columns, at most BLOCK, that begin at column w. Sets the remaining
+** columns of the block to the values that the margins have. */
 static inline __attribute__((always_inline)) void join_columns(const tlk_Spans *p,
                                                                const Element *in, int64_t d,
                                                                int64_t h, int64_t w, int64_t valid,

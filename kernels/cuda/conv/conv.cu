@@ -61,7 +61,8 @@ DEVICE int64_t window_of(const tlk_Windows &w, const int64_t at[3], int64_t tap)
   return window;
 }
 
-/* Computes out (batch, groups * out, out...). Each thread computes one element. */
+/* Computes the output of a grouped convolution, an array (batch, groups * out, positions). Each
+** thread computes one element. */
 template <class S>
 __global__ void __launch_bounds__(THREADS)
     forward_kernel(Groups g, S *out, const S *in, const S *weight, const S *bias) {
@@ -83,7 +84,8 @@ __global__ void __launch_bounds__(THREADS)
   }
 }
 
-/* Computes grad_in (batch, groups * in, in...). Each thread computes one element. */
+/* Computes the gradient of the input, an array (batch, groups * in, positions). Each thread
+** computes one element. */
 template <class S>
 __global__ void __launch_bounds__(THREADS)
     input_kernel(Groups g, S *grad_in, const S *grad_out, const S *weight) {
@@ -105,7 +107,8 @@ __global__ void __launch_bounds__(THREADS)
   }
 }
 
-/* Computes grad_weight (groups * out, in, kernel...). Each block computes one element. */
+/* Computes the gradient of the weight, an array (groups * out, in, kernel elements). Each block
+** computes one element. */
 template <class S>
 __global__ void __launch_bounds__(THREADS)
     weight_kernel(Groups g, S *grad_weight, const S *in, const S *grad_out) {
@@ -361,7 +364,8 @@ static bool input_product(const struct tlk_conv_input *call) {
   return true;
 }
 
-/* Computes the gradient of the weight with sums over the samples' products in the data's type. */
+/* Computes the gradient of the weight. The matrix products of all samples are summed in the dtype
+** of the data. */
 static bool weight_product(const struct tlk_conv_weight *call) {
   const tlk_Conv &c = call->conv;
   Columns size(c);

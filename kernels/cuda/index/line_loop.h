@@ -6,8 +6,8 @@
 
 #include "kernels/cuda/cuda.h"
 
-/* Returns one loop over all elements of all lines. In this loop the indexed operand has stride 0
-** along the lines. */
+/* Returns one loop over all elements of all lines. A line consists of the elements along the
+** indexed dimension. In this loop the indexed operand has stride 0 along the lines. */
 tli_Iter cuda_index_loop(const tlk_IndexCall *call, int indexed);
 
 #endif

@@ -96,7 +96,8 @@ __global__ void __launch_bounds__(SCATTER_THREADS, 4)
   }
 }
 
-/* Returns whether item `at` begins a run of equal keys or, if `set`, ends one. */
+/* Returns whether the run of equal keys that contains item `at` must be processed at this item: at
+** the run's first item or, if `set`, at its last item, because the last value is stored. */
 template <class Item>
 __device__ __forceinline__ bool decides(const Item *items, int64_t all, int64_t none, int64_t at,
                                         bool set) {

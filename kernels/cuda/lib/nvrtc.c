@@ -14,7 +14,7 @@
 #include "kernels/cuda/lib/lib.h"
 #include "kernels/cuda/plugin.h"
 
-typedef struct Program Program; /* NVRTC's */
+typedef struct Program Program; /* a program of NVRTC */
 
 /* The functions of NVRTC. They return 0 on success. */
 static struct {

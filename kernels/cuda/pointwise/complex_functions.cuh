@@ -13,7 +13,7 @@
 
 #include "kernels/cuda/complex.cuh"
 
-/* For functions that are not inlined, so that all kernels of a file share one copy. */
+/* Marks functions that are not inlined, so that all kernels of a file share one copy. */
 #define SHARED_FN static __device__ __noinline__
 
 template <class R> struct Limits;
@@ -189,7 +189,7 @@ SHARED_FN Arc arc_of(double x, double y) {
   if (inside && y < small) return Arc{q, y / sqrt((1 - x) * (1 + x))};
   if (a > 1.5) return Arc{q, log(a + sqrt(a * a - 1))};
   double first = y * y / (r + x + 1), second = inside ? y * y / (s + (1 - x)) : s + (x - 1);
-  double above = (first + second) / 2; /* a - 1 */
+  double above = (first + second) / 2; /* the value a - 1, computed without cancellation */
   return Arc{q, log1p(above + sqrt(above * (a + 1)))};
 }
 

@@ -14,8 +14,8 @@
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/pointwise/pointwise.h"
 
-/* Wraps rarely used kernels like all others. Each file decides for which types they are
-** compiled. */
+/* Makes a struct of a rarely used kernel in the same way as of other kernels. Each file decides for
+** which types these kernels are compiled. */
 #define RARE_F(...) FLOATING_F(__VA_ARGS__)
 
 #define POINTWISE_THREADS 256

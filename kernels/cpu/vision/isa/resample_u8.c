@@ -73,7 +73,7 @@ static inline Wide wide_sums(int64_t terms, const int32_t *at, const int16_t *we
   return round_sums(sum, digits);
 }
 
-/* Computes LINES sums. */
+/* Computes LINES sums, one for each line. */
 static __attribute__((noinline)) void sum_up(int64_t terms, const int32_t *at,
                                              const int16_t *weights, int digits, const uint8_t *x,
                                              int64_t step, uint8_t *restrict out) {
