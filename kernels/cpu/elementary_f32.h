@@ -135,8 +135,8 @@ TLK_F32_FN float tlk_log_join(tlk_Split s) {
 }
 TLK_F32_FN float tlk_logf(float x) { return tlk_log_edges(x, tlk_log_join(tlk_split(x))); }
 
-/* The bits of the smallest positive normal number and of infinity, as unsigned integers. The bits of
-** all other positive normal numbers lie between these two. */
+/* The bits of the smallest positive normal number and of infinity, as unsigned integers. The bits
+** of all other positive normal numbers lie between these two. */
 #define TLK_BITS_NORMAL 0x00800000u
 #define TLK_BITS_INFINITY 0x7f800000u
 TLK_F32_FN float tlk_logf_fast(float x) { return tlk_log_join(tlk_split_fast(x)); }

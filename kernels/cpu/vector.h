@@ -1,7 +1,8 @@
 /*
 ** vector.h - the number and size of the vector registers and the choice of elements from vectors,
-** for files in folders named isa, which are compiled once for each instruction set. Loops choose the sizes of their tiles by these two
-** numbers, so a new instruction set needs no change in the loops.
+** for files in folders named isa, which are compiled once for each instruction set. Loops choose
+** the sizes of their tiles by these two numbers, so a new instruction set needs no change in the
+** loops.
 */
 #ifndef TLK_VECTOR_H
 #define TLK_VECTOR_H

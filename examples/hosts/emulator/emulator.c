@@ -1,6 +1,6 @@
 /*
-** emulator.c - runs a game for the Game Boy in mGBA, without a screen. The emulator's own Lua 5.4 runs
-** chase.lua, which presses the keys and learns with tlua.
+** emulator.c - runs a game for the Game Boy in mGBA, without a screen. The emulator's own Lua 5.4
+** runs chase.lua, which presses the keys and learns with tlua.
 **
 **   emulator chase.lua FRAMES
 */

@@ -6,8 +6,8 @@
 #include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/elementary.h"
 
-/* The number of columns for which random words are computed at a time. With 16, gcc would unroll the
-** loops instead of making vectors of them. */
+/* The number of columns for which random words are computed at a time. With 16, gcc would unroll
+** the loops instead of making vectors of them. */
 #define WORDS 32
 #define LOWEST (sizeof(real) == 4 ? -(double)FLT_MAX : -DBL_MAX)
 

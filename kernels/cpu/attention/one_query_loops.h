@@ -1,6 +1,6 @@
 /*
-** one_query_loops.h - attention of a single query, for attention_f32.c. Keys and values are float or
-** float16, which is converted in registers.
+** one_query_loops.h - attention of a single query, for attention_f32.c. Keys and values are float
+** or float16, which is converted in registers.
 */
 #include "core/kernel/blocks.h"
 #include "kernels/cpu/attention/attention.h"

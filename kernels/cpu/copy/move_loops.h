@@ -2,8 +2,8 @@
 ** move_loops.h - copies of elements of one size. isa/move.c includes this file after it has defined
 ** BITS (the size of an element in bits), Word (an integer of that size) and SIDE (the side of the
 ** squares in which pieces are transposed). If it also defines TURNS_WHOLE or TURNS_PART, it uses
-** its own `turn` or `turn_part` instead of this file's. If it defines SPLITS, there is a loop of its
-** own for elements that are stored in groups of three, such as the colours of pixels.
+** its own `turn` or `turn_part` instead of this file's. If it defines SPLITS, there is a loop of
+** its own for elements that are stored in groups of three, such as the colours of pixels.
 */
 #define OF_BITS(name) TLK_PASTE_(name, BITS)
 

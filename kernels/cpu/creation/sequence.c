@@ -28,8 +28,8 @@ static void real_numbers(const Sequence *s, int64_t at, int64_t n, double *out) 
 }
 
 /* Computes numbers first, first + by, ... of linspace's steps from `start`. Each number is rounded
-** once, as in PyTorch. Without instructions for this, the C library computes the same numbers, one at
-** a time. */
+** once, as in PyTorch. Without instructions for this, the C library computes the same numbers, one
+** at a time. */
 #define STEPS(name, attributes, real, fused)                                             \
   static attributes void name(double start, double step, double first, double by, int n, \
                               void *out) {                                               \

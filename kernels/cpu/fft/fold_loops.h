@@ -191,7 +191,8 @@ static void line_out(int64_t n, tlk_FftPiece from, double scale, double sign, vo
   }
 }
 
-/* Multiplies vector v, whose imaginary parts are multiplied by in_sign first, by the numbers at w. */
+/* Multiplies vector v, whose imaginary parts are multiplied by in_sign first, by the numbers at
+** w. */
 static inline Complexes multiplied(Complexes v, real in_sign, const real *w, real scale,
                                    real out_scale) {
   v.im *= in_sign;

@@ -74,8 +74,8 @@ typedef struct tlk_FftLoops {
   /* Multiplies the n complex numbers of a line; `out` may be the same array as `in`. */
   void (*line_multiply)(int64_t n, const void *in, const tlk_FftFactors *factors, void *out);
   /* line_widen converts a line of n real numbers to complex numbers. line_mirror converts the first
-  ** n / 2 + 1 elements of the transform of a real signal of odd length n to all n elements. line_real
-  ** copies the real parts of n complex numbers. */
+  ** n / 2 + 1 elements of the transform of a real signal of odd length n to all n elements.
+  ** line_real copies the real parts of n complex numbers. */
   void (*line_widen)(int64_t n, const void *in, void *out);
   void (*line_mirror)(int64_t n, const void *in, void *out);
   void (*line_real)(int64_t n, const void *in, void *out);

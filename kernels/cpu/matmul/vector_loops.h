@@ -1,7 +1,7 @@
 /*
 ** vector_loops.h - matrix-vector products by BLAS. gemm.c includes this template for each type
-** after it has defined `real` (the type of a number's parts), PARTS (the number of these parts, 2 for
-** complex numbers), VECTOR (the name of the function) and GEMV (the routine of BLAS).
+** after it has defined `real` (the type of a number's parts), PARTS (the number of these parts, 2
+** for complex numbers), VECTOR (the name of the function) and GEMV (the routine of BLAS).
 */
 #if PARTS == 2
 #define FACTOR(x) ((real[2]){(real)(x)})

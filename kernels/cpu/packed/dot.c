@@ -359,8 +359,8 @@ typedef struct Panel {
   __m512 scale[VECTORS][TLK_GROUPS], least[VECTORS][TLK_GROUPS];
 } Panel;
 
-/* Reads 16 bytes of each of 16 rows, which begin `stride` bytes apart. Stores their transpose: to[k]
-** holds bytes 4 k to 4 k + 3 of all rows. Inverts the bits that are set in `flip`. */
+/* Reads 16 bytes of each of 16 rows, which begin `stride` bytes apart. Stores their transpose:
+** to[k] holds bytes 4 k to 4 k + 3 of all rows. Inverts the bits that are set in `flip`. */
 ALWAYS VNNI void fill_fours(const void *at, int64_t stride, __m512i flip, __m512i to[4]) {
   const uint8_t *from = at;
   __m512i z[4], pairs[4];
@@ -438,8 +438,8 @@ static VNNI void fill_panel(const tlk_PackedRows *p, int64_t first, int64_t rows
 enum { TILE = 6, SMALL_TILE = 4 };
 
 /* Adds the products of a panel and `tile` input rows to sums (tile, TLK_PANEL_ROWS). In kinds that
-** are `whole`, a chunk of an input row has one scale. Meanwhile, prefetches from `next` on, the same
-** number of cache lines with each group. */
+** are `whole`, a chunk of an input row has one scale. Meanwhile, prefetches from `next` on, the
+** same number of cache lines with each group. */
 ALWAYS VNNI void multiply_tile(const Panel *panel, const tlk_Rounded *x, int group, bool whole,
                                bool has_least, int tile, const uint8_t *next, int lines,
                                float *sums) {

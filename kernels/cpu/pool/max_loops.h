@@ -2,8 +2,8 @@
 ** max_loops.h - max pooling of one plane. For each row of the result, the rows that the windows
 ** cover are first combined into one row of maxima. Then the maximum of each window's columns is
 ** taken. Types with BLOCK do both in blocks of BLOCK elements, in loops that vectorise, unless the
-** windows have different sizes. pool_<type>.c defines `Element`, its LOWEST and IS_NAN, and includes
-** this file.
+** windows have different sizes. pool_<type>.c defines `Element`, its LOWEST and IS_NAN, and
+** includes this file.
 **
 ** Among equal maxima the first one in the plane is chosen, and among several NaN the last one, as
 ** in PyTorch.
@@ -16,8 +16,8 @@
 
 #ifdef BLOCK
 /* A row is processed in blocks of BLOCK elements. The last block of a row of the input begins BLOCK
-** elements before the row's end, so that the block lies in the row; some elements are then processed
-** twice, which does not change their maxima. */
+** elements before the row's end, so that the block lies in the row; some elements are then
+** processed twice, which does not change their maxima. */
 static inline int64_t next_block(int64_t i, int64_t n, int64_t size) {
   return i + 2 * size <= n ? i + size : i + size < n ? n - size : n;
 }

@@ -211,7 +211,8 @@ static VNNI void run_vnni(const tlk_QuantizedProduct *p, int64_t image, int64_t 
 }
 #endif
 
-/* Computes the rows of results from `begin` to `end`. The numbers of rows run through all images. */
+/* Computes the rows of results from `begin` to `end`. The numbers of rows run through all
+** images. */
 static void run_rows(void *context, int64_t begin, int64_t end) {
   const tlk_QuantizedProduct *p = context;
   const tlk_Windows *w = &p->call->windows;

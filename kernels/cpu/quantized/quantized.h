@@ -1,6 +1,6 @@
 /*
-** quantized.h - declarations that the kernels of 8-bit integers share: the rounded input of a product,
-** and writing results.
+** quantized.h - declarations that the kernels of 8-bit integers share: the rounded input of a
+** product, and writing results.
 */
 #ifndef TLK_QUANTIZED_H
 #define TLK_QUANTIZED_H
