@@ -1,4 +1,4 @@
--- DataChunk.lua - defines the class of the batches that pipes return, which are lists of items.
+-- DataChunk.lua - defines the class of batches. A batch is a list of items, which pipes return.
 --
 --    local chunk = torch.data.DataChunk {1, 2, 3}
 --    print(#chunk, chunk[3])
@@ -31,7 +31,7 @@ function DataChunk:iter()
 end
 
 --- Iterates over the items. A derived class may override `iter` to iterate over the contents of its
---- items; this method still iterates over the items.
+--- items. raw_iterator always iterates over the items themselves.
 DataChunk.raw_iterator = DataChunk.iter
 
 --- Returns the items as text, such as "[1, 2, 3]".

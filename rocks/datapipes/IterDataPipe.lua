@@ -29,9 +29,9 @@ local IterableDataset = require "tlua.data.IterableDataset"
 ---@field type any  the declared type of items, for validation; see torch.data.runtime_validation
 local IterDataPipe = class.class("data.IterDataPipe", IterableDataset)
 
--- Changes how this class and its derived classes are called and extended: constructors check
--- non_deterministic, and each method `iter` is wrapped so that a pipe allows only one iteration at
--- a time.
+-- Changes two things for this class and all classes derived from it. A call of the class, which
+-- constructs a pipe, first checks non_deterministic. When a class defines a method `iter`, the
+-- method is wrapped so that a pipe allows only one iteration at a time.
 local info = getmetatable(IterDataPipe)
 local construct <const>, define <const> = info.__call, info.__newindex
 

@@ -15,13 +15,14 @@ local IterDataPipe = require "tlua.datapipes.IterDataPipe"
 
 local M = {}
 
--- The state of each running round: the buffered items, and the position of each branch.
+-- Maps the shared pipe to the state of its current round: the buffered items, and the position of
+-- each branch.
 local rounds = setmetatable({}, {__mode = "k"})
 
--- The internal pipe from which all branches read. Programs must not read it directly.
+-- The pipe from which all branches of one source read. Programs must not read it directly.
 local Container = class.class("data.datapipes.Container", IterDataPipe)
 
--- A pipe that returns the items of one branch.
+-- A branch: a pipe that returns the items which belong to it.
 local Branch = class.class("data.datapipes.Branch", IterDataPipe)
 
 M.Container, M.Branch = Container, Branch
@@ -38,14 +39,14 @@ end
 
 local function begin(main)
    local round = {taken = {}, buffer = {}, first = 1, last = 0, used = 0}
-   -- false means that the branch has not started
+   -- The value false means that the branch has not begun its iteration.
    for i = 1, main.num_instances do round.taken[i] = false end
    rounds[main] = round
    return round
 end
 
--- rawset bypasses the wrapping of `iter` by the base class, because here other branches can end
--- this branch's iteration too.
+-- The base class wraps each `iter` that is assigned. rawset avoids this, because an iteration of a
+-- branch can also be ended by another branch, which begins a new round.
 rawset(Branch, "iter", function(self)
    local main, id = self.main_datapipe, self.instance_id
    local round = rounds[main]
@@ -71,7 +72,7 @@ local function refuse_full(main, what)
       .. "or -1 for one without limit"):format(torch.type(main), main.buffer_size, what))
 end
 
--- Creates a class whose call returns branches instead of an instance of the class.
+-- Creates a class of which a call returns several branches instead of one instance.
 local function make_class(name)
    local cls = class.class(name, Container)
    local info = getmetatable(cls)
@@ -136,7 +137,7 @@ end
 ---@return integer
 function Forker:length() return rows.length(self.datapipe) end
 
--- Returns the position of the slowest branch, which is the number of items that it has read.
+-- Returns the number of items that the slowest branch has read.
 local function slowest(round)
    local least = math.maxinteger
    for i = 1, #round.taken do
@@ -146,8 +147,8 @@ local function slowest(round)
    return least
 end
 
--- Returns item number `at` from the buffer or from the source. The first item in the buffer is the
--- next item of the slowest branch.
+-- Returns item number `at`. If it is not in the buffer, it is read from the source and buffered.
+-- The buffer begins with the next item of the slowest branch.
 local function item_at(self, round, at)
    if at <= round.last then return round.buffer[at] end
    if self.buffer_size >= 0 and at - (round.first - 1) > self.buffer_size then
@@ -158,7 +159,7 @@ local function item_at(self, round, at)
    return item
 end
 
--- Returns the next item for a branch.
+-- Returns the next item for the branch number `id`, or nil at the end.
 function Forker:_take(round, id)
    local at = round.taken[id] + 1
    local item = item_at(self, round, at)
@@ -239,7 +240,7 @@ local function pop(queue)
    return item
 end
 
--- Returns the next item for a branch.
+-- Returns the next item for the branch number `id`, or nil at the end.
 function Demultiplexer:_take(round, id)
    local queue = round.buffer[id]
    if queue and queue.first <= queue.last then

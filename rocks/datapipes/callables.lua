@@ -17,13 +17,15 @@ local function check_table(self, data)
    args.refuse(torch.type(self), "input_col", "items of several values, or tables", data)
 end
 
--- Returns the key of a column in a table of n values. Negative positions count from the end.
+-- Converts a column that is given by its position to a key of a table of n values. Negative
+-- positions count from the end.
 local function key_of(col, n)
    if math.type(col) == "integer" and col < 0 then return n + 1 + col end
    return col
 end
 
--- Returns the values of the input columns, which are passed to the function.
+-- Returns the values of an item in the input columns, in order. They are the arguments of the
+-- function.
 local function values_of(self, data, n)
    local cols = type(self.input_col) == "table" and self.input_col or {self.input_col}
    local values = {}
@@ -36,7 +38,7 @@ local function values_of(self, data, n)
    return table.unpack(values, 1, #cols)
 end
 
--- Calls fn with an item, or with the item's input columns.
+-- Calls fn with the values of an item. If input columns are given, calls fn with their values only.
 local function call(self, fn, first, ...)
    if self.input_col == nil then return fn(first, ...) end
    if select("#", ...) > 0 then
@@ -54,7 +56,7 @@ local function check_input(who, input_col)
    end
 end
 
--- Removes columns from a table of n values. Returns the number of values that remain.
+-- Removes the columns `cols` from a table of n values. Returns the number of values that remain.
 local function remove(data, cols, n)
    table.sort(cols, function(a, b) return type(a) == "number" and type(b) == "number" and a > b end)
    for _, col in ipairs(cols) do
@@ -69,7 +71,8 @@ local function remove(data, cols, n)
    return n
 end
 
--- Writes a result to the output column. Returns the new number of values.
+-- Writes the function's result to the output column of a table of n values. Returns the new number
+-- of values.
 local function write(self, data, n, result)
    local out, input = self.output_col, self.input_col
    if out == -1 then
@@ -164,8 +167,8 @@ M.Collator = class.class("data.datapipes.iter.Collator", Mapper)
 
 local collator <const> = "data.datapipes.iter.Collator"
 
--- Converts an item for default_collate, which needs a list. A single value becomes a list with one
--- element.
+-- Converts a batch for default_collate, which needs lists as items. An item that is a single value
+-- becomes a list with one element.
 local function collate_batch(batch)
    if type(batch) ~= "table" then args.refuse(collator, "datapipe",
       "batches, which batch makes", batch) end
@@ -177,8 +180,8 @@ local function collate_batch(batch)
    return collate.default_collate(list)
 end
 
--- Returns a function that converts each column of a table, with the function that `conversion` has
--- for the column or else with default_convert.
+-- Returns a function that converts each column of a table. A column is converted by its function in
+-- `conversion`, or by default_convert if it has none.
 local function by_column(conversion)
    return function(frame)
       if type(frame) ~= "table" then

@@ -83,7 +83,7 @@ M.Multiplexer = class.class("data.datapipes.iter.Multiplexer", IterDataPipe)
 
 M.Multiplexer.__init = initialize
 
--- Returns a list with one item from each pipe, or nil once any pipe has ended.
+-- Returns a list with one item from each pipe. Returns nil as soon as one pipe has ended.
 local function round_of(iterators, keep)
    local round = {}
    for i, next_item in ipairs(iterators) do

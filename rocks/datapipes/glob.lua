@@ -4,8 +4,8 @@
 
 local M = {}
 
--- Converts the element at a position of a pattern to a Lua pattern. Also returns the position after
--- this element.
+-- Converts one element of a pattern, such as * or [abc], to a Lua pattern. `at` is the element's
+-- position. Also returns the position after the element.
 local function piece(mask, at)
    local c = mask:sub(at, at)
    if c == "*" then return ".*", at + 1 end

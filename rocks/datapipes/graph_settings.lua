@@ -13,14 +13,15 @@ local function is_pipe(value)
    return class.isinstance(value, IterDataPipe) or class.isinstance(value, MapDataPipe)
 end
 
--- Orders numbers before strings, each in ascending order, so that all processes visit pipes in the
--- same order.
+-- Returns whether key a comes before key b. Numbers come before strings, and both are in ascending
+-- order. So all processes visit pipes in the same order.
 local function before(a, b)
    if type(a) == type(b) then return a < b end
    return type(a) == "number"
 end
 
--- Collects the pipes in the fields of a table, and in plain tables inside it.
+-- Appends the pipes in the fields of a table to `found`. Plain tables in the fields are searched
+-- too, except in fields that `leaves` names.
 local function collect(holder, leaves, found, seen)
    seen[holder] = true
    local keys = {}
@@ -39,8 +40,8 @@ local function collect(holder, leaves, found, seen)
    end
 end
 
--- Returns the pipes that a pipe reads from: the pipes in its fields, except in fields that its
--- class declares as data.
+-- Returns the pipes that a pipe reads from. These are the pipes in its fields. Fields that its
+-- class declares as data, in its field `leaves`, are not searched.
 local function sources(pipe)
    local found = {}
    collect(pipe, pipe.leaves, found, {})
@@ -78,8 +79,8 @@ end
 ---@return data.IterDataPipe datapipe
 function M.apply_sharding(datapipe, num_of_instances, instance_id, sharding_group)
    check_pipe("apply_sharding", datapipe)
-   -- `alone` has the pipes that were visited without passing a filter; `behind` has those that were
-   -- visited after a filter
+   -- `alone` has the pipes that were reached without passing a filter, and `behind` has the pipes
+   -- that were reached through a filter. A pipe may be in both sets.
    local alone, behind = {}, {}
    local function visit(pipe, applied)
       local visited = applied and behind or alone

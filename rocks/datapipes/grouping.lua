@@ -105,8 +105,8 @@ local function is_list(value)
    return (#value > 0 or next(value) == nil) and not rows.is_packed(value)
 end
 
--- Adds a list to the set of lists that are being unpacked. Raises an error if the list contains
--- itself.
+-- Adds a list to the set of lists that are being unpacked. If the set already has it, the list
+-- contains itself, and an error is raised.
 local function enter(within, list)
    if within[list] then
       torch.raise(unbatcher .. ": unbatch_level: a list that contains itself has no last level; "
@@ -118,7 +118,7 @@ end
 function UnBatcher:iter()
    local next_item, depth = self.datapipe:iter(), self.unbatch_level
    local lists, places = {}, {} -- the lists that are being unpacked, the outermost first
-   local within = {} -- the same lists as a set, which is used when all levels are unpacked
+   local within = {} -- the same lists as a set; it is used only when all levels are unpacked
    return function()
       while true do
          local level = #lists
@@ -237,7 +237,8 @@ end
 function Grouper:iter()
    local next_item = self.datapipe:iter()
    local groups, serial, buffered = {}, 0, 0
-   -- `ready` has the groups to return, and `given` is the number of groups returned so far
+   -- `ready` has the groups that are to be returned, and `given` is the number of groups that have
+   -- been returned.
    local ready, given, ended = {}, 0, false
 
    local function take(...)

@@ -9,8 +9,9 @@ local scopes = require "tlua.scope"
 local M = {}
 
 local weak <const> = {__mode = "k"}
-local current = setmetatable({}, weak) -- maps each pipe to its valid iteration
-local starting = setmetatable({}, weak) -- pipes whose `iter` is running
+-- maps each pipe to its current iteration; all earlier iterations are invalid
+local current = setmetatable({}, weak)
+local starting = setmetatable({}, weak) -- the set of pipes whose method `iter` is running
 
 --- Raises an error if an iterator is not callable.
 ---@param pipe data.IterDataPipe

@@ -1,7 +1,7 @@
 -- init.lua - torch.data.datapipes: pipes for loading data. Each step reads from the previous step
 -- on demand.
 
-require "tlua" -- lets `require` find the core's modules
+require "tlua" -- this call makes the core's modules known to `require`
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, lazy.modules("tlua.datapipes", {iter = "iter", map = "map"}))

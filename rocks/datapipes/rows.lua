@@ -1,6 +1,7 @@
--- rows.lua - packs an item into one value. An item of several values becomes a row. In a pipe's own
--- buffers, a row has a metatable, which distinguishes it from a user's table. In a batch, which the
--- user sees, a row is a table made by table.pack.
+-- rows.lua - packs an item into one value, since a buffer or a batch stores one value for each
+-- item. An item of several values becomes a row, a table of these values. In a pipe's own buffers,
+-- a row has a metatable, which distinguishes it from a user's table. In a batch, which the user
+-- sees, a row is a table made by table.pack.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -151,7 +151,8 @@ function ShardingFilter:__init(...)
    self.groups, self.num_of_instances, self.instance_id = {}, 1, 0
 end
 
--- Numbers the instances over all levels. Instances of the last level have adjacent numbers.
+-- Computes the number of instances over all levels of sharding, and the number of this instance.
+-- Instances that differ only in the last level have adjacent numbers.
 local function update(self)
    self.num_of_instances, self.instance_id = 1, 0
    for group = 3, 1, -1 do

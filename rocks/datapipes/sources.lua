@@ -91,7 +91,7 @@ end
 
 -- Files -------------------------------------------------------------------------------------------
 
--- Returns the option `length` of a pipe. Raises an error if the option is not set.
+-- Returns the option `length` of a pipe. Raises an error if the option is not given.
 local function nominal_length(self)
    if self.length < 0 then torch.raise(("%s has no length"):format(torch.type(self))) end
    return self.length
@@ -167,8 +167,8 @@ local function collect(self, folder, fits, paths)
    end
 end
 
--- Returns the path of a folder in the form in which the pipe returns paths. With `abspath`, this is
--- the absolute path.
+-- Returns the path of a folder in the form in which it appears in the pipe's paths: an absolute
+-- path with `abspath`, and otherwise the given path.
 local function told(self, folder)
    if not self.abspath then return folder end
    local path, message = io_folder.absolute(folder)
@@ -176,14 +176,16 @@ local function told(self, folder)
    return path
 end
 
--- Returns the path of a root that is a file, in the form in which the pipe returns paths.
+-- Returns the path of a root that is a file, in the form in which the pipe returns it: an absolute
+-- path with `abspath`, and otherwise the given path.
 local function told_file(self, path)
    if not self.abspath then return path end
    local folder, name = path:match "^(.-)[/\\]*([^/\\]*)$"
    return told(self, folder == "" and (path:find "^/" and "/" or ".") or folder) .. "/" .. name
 end
 
--- Returns the paths below a root, or the root itself if it is a readable file.
+-- Returns the paths of the files below a root that fit. If the root itself is a readable file, its
+-- path is returned.
 local function paths_of(self, root, fits)
    if type(root) ~= "string" then args.refuse(lister, "root", "paths", root) end
    local paths = {}
@@ -253,7 +255,8 @@ function FileOpener:iter()
       if type(path) ~= "string" then args.refuse(opener, "datapipe", "paths as items", path) end
       local file, message = io.open(path, self.mode)
       if not file then
-         collectgarbage() -- closes abandoned files, because too many files may be open
+         -- too many files may be open, so the garbage collector closes those that were abandoned
+         collectgarbage()
          file, message = io.open(path, self.mode)
       end
       if not file then torch.raise(("%s: %s"):format(opener, message)) end

@@ -71,7 +71,8 @@ function M.holds(kind, ...)
    return true
 end
 
--- Returns whether all alternatives that the string `part` lists are also listed in `whole`.
+-- Returns whether each alternative in the string `part` is also an alternative in the string
+-- `whole`. Alternatives are separated by |.
 local function is_part_of_names(part, whole)
    local names = {}
    for name in whole:gmatch "[^|%s]+" do names[name] = true end

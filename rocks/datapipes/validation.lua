@@ -16,7 +16,7 @@ local IterDataPipe = require "tlua.datapipes.IterDataPipe"
 
 local M = {}
 
---- Returns an item unchanged; raises an error if it does not have the pipe's type.
+--- Returns an item unchanged. Raises an error if the item does not have the pipe's declared type.
 function M.checked(pipe, ...)
    if (...) == nil or types.holds(pipe.type, ...) then return ... end
    local found = {}
@@ -50,7 +50,7 @@ end
 M.runtime_validation_disabled =
    switches.scope("data.runtime_validation_disabled", "validation", false)
 
--- Returns a table that maps the names of a function's parameters to their positions.
+-- Returns a table that maps the name of each parameter of a function to the parameter's position.
 local function parameters(fn)
    local places, i = {}, 1
    local name = debug.getlocal(fn, i)

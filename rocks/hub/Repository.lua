@@ -11,8 +11,8 @@ local cache = require "tlua.hub.cache"
 local download = require "tlua.hub.download"
 local names = require "tlua.hub.names"
 
--- Maps each kind of server to the URL of a file on it, and to the prefix of a repository's folder
--- in the cache.
+-- Maps each kind of server to a table: `url` is the form of a file's URL on it, and `prefix` is the
+-- beginning of the names of its repositories' folders in the cache.
 local sources <const> = {
    huggingface = {prefix = "models", endpoint = "https://huggingface.co", revision = "main",
       url = "%s/%s/%s/resolve/%s/%s"},
@@ -52,8 +52,8 @@ local function read_text(path)
    return file and file:read "a"
 end
 
--- Returns the names of the files that an index of shards lists. Returns nil if the file is not such
--- an index. If a name is not allowed, returns nil and the name.
+-- Returns the names of the files that an index of shards lists. Returns nil if the file at `path`
+-- is no such index. If the index has a name that is not allowed, returns nil and this name.
 local function shards_of(path)
    local index = torch.utils.json.decode(read_text(path) or "")
    local map = type(index) == "table" and index.weight_map
@@ -67,8 +67,8 @@ local function shards_of(path)
    return list
 end
 
--- Returns the repository's folder in the cache of Hugging Face's library, if that folder has all
--- files of a model.
+-- Searches the cache of Hugging Face's library for the repository. Returns its folder there if this
+-- folder has all files of a model, and otherwise nil.
 local function others_snapshot(self)
    local base = ("%s/models--%s--%s"):format(cache.others(), self.owner, self.name)
    local commit = self.revision:find "^%x+$" and #self.revision == 40 and self.revision
@@ -115,7 +115,8 @@ local function open_remote(self, repo)
    return self
 end
 
---- Downloads a file from a URL into the cache if the cache does not have it. Returns its path.
+--- Downloads a file from a URL into the cache, unless the cache already has it. Returns the file's
+--- path.
 ---@param url string
 ---@param a {file_name: string?, sum: string?, model_dir: string?}
 ---@return string path
@@ -189,8 +190,8 @@ function Repository:check(path)
    end
 end
 
--- Asks the server for a file's commit, size and checksum. Returns nil if the repository does not
--- have the file.
+-- Asks the server for the commit to which a file belongs, its size and its checksum. Returns nil if
+-- the repository does not have the file.
 local function ask(self, name)
    local is_commit = self.commit and self.commit:find("^" .. ("%x"):rep(40) .. "$")
    local at = is_commit and self.commit or self.revision
@@ -225,8 +226,8 @@ local function ask(self, name)
    return {url = url, sum = sum and #sum == 64 and sum:lower() or nil}
 end
 
---- Returns the path of one of the repository's files, which is downloaded if necessary. Returns nil
---- if the repository does not have the file.
+--- Returns the path of a file of the repository on this machine. The file is downloaded if
+--- necessary. Returns nil if the repository does not have the file.
 ---@param name string
 ---@param required? boolean  whether a missing file raises an error
 ---@return string? path

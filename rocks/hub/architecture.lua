@@ -1,6 +1,6 @@
--- architecture.lua - creates modules from data. The data are the name of one of our classes or
--- builders, or a list with such a name and its arguments. An argument that is a list beginning with
--- a name is a module:
+-- architecture.lua - creates modules from an architecture, which is plain data. An architecture is
+-- the name of a class or builder of this library, or a list of such a name and its arguments. An
+-- argument that is itself such a list is a module:
 --
 --    "vision.models.resnet18"
 --    {"nn.Sequential", {"nn.Linear", 784, 64}, {"nn.ReLU"}, {"nn.Linear", 64, 10}}
@@ -20,8 +20,7 @@ local DEEPEST <const> = 50
 local expected <const> = 'a name such as "nn.Sequential" or "vision.models.resnet18", or a list of '
    .. "a name and its arguments"
 
--- Throws an error about the data, which `build` catches. `build` then returns a message that names
--- the field.
+-- Throws an error about the data. `build` catches it, and returns a message that names the field.
 local function fail(place, message) error({place = place, message = message}, 0) end
 
 local function public(group, name)
@@ -36,8 +35,8 @@ local function class_in(group)
    end
 end
 
--- Wraps a builder so that it refuses the options weights, weights_backbone and so on, because
--- builders of vision open the files that these options name.
+-- Wraps a builder of torch.vision so that it refuses options such as weights and weights_backbone,
+-- because a builder would open the files that these options name.
 local function without_files(builder)
    return function(options, ...)
       for key in pairs(type(options) == "table" and options or {}) do
@@ -49,8 +48,8 @@ local function without_files(builder)
    end
 end
 
--- Maps the part of a name before its last dot to a function. This function takes the part after
--- that dot, and returns the class or builder of that name, or nil.
+-- Maps a name without its last part, such as "graphs.nn", to a function. This function maps the
+-- last part of the name to a class or builder, or to nil if there is none.
 local groups <const> = {
    nn = class_in(function() return torch.nn end),
    ["graphs.nn"] = class_in(function() return torch.graphs.nn end),
@@ -77,17 +76,19 @@ local function names_of_groups()
    return table.concat(list, ", ")
 end
 
--- Returns the function or class that creates modules of the given name.
+-- Returns the class or builder with the given name, which creates a module. Raises an error if
+-- there is none.
 local function maker(name, place)
    local group, last = name:match "^(.*)%.([%w_]+)$"
-   -- names such as vision.models.detection.NAME are looked up in vision.models
+   -- A name such as vision.models.detection.NAME is looked up in vision.models.
    if group and group:find "^vision%.models%.%l+$" then group = "vision.models" end
    if not groups[group] then
       fail(place, ("expected a name that begins with one of %s; got %q"):format(names_of_groups(),
          name))
    end
    local ok, found = pcall(groups[group], last)
-   if not ok then fail(place, (tostring(found):gsub("^[^\n]-:%d+: ", ""))) end -- a missing package
+   -- The call fails if the package is not installed.
+   if not ok then fail(place, (tostring(found):gsub("^[^\n]-:%d+: ", ""))) end
    return found or fail(place, "there is no " .. name)
 end
 
@@ -97,8 +98,8 @@ end
 
 local make
 
--- Converts an argument. Numbers, strings and booleans are returned unchanged. A list that begins
--- with a name becomes a module. In other tables, each value is converted.
+-- Converts an argument of a class or builder. Numbers, strings and booleans are returned unchanged.
+-- A list that begins with a name becomes a module. In any other table, each value is converted.
 local function argument(value, place, state, depth)
    if type(value) ~= "table" then
       local kind = type(value)
@@ -121,7 +122,8 @@ local function argument(value, place, state, depth)
    return copy
 end
 
--- Creates a module from a list.
+-- Creates a module from a list that begins with a name. Each call counts the parts and the depth,
+-- both of which are limited.
 function make(list, place, state, depth)
    state.parts = state.parts + 1
    if depth > DEEPEST then fail(place, "nested too deeply") end

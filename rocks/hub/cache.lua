@@ -11,7 +11,7 @@ local download = require "tlua.hub.download"
 
 local M = {}
 
-local chosen -- the folder that the program has set
+local chosen -- the folder that the program has set by set_dir; nil means the default
 
 local function variable(name)
    local value = os.getenv(name)
@@ -57,8 +57,8 @@ function M.read_word(path)
    return text and text:match "^%s*(.-)%s*$"
 end
 
---- Writes a short file. A failure is not reported, because the file only serves to save a later
---- request.
+--- Writes a short file. If this fails, nothing is reported: without the file, only an additional
+--- request is needed later.
 ---@param path string
 ---@param text string
 function M.write_word(path, text)

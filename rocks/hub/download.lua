@@ -10,12 +10,15 @@ local read_file = require "tlua.utils.read_file"
 
 local M = {}
 
-local TRIES <const> = 5 -- gives up after this many attempts in a row without a new byte
+-- the download fails after this many attempts in a row that have brought no new byte
+local TRIES <const> = 5
 local MOST <const> = 1 << 44 -- the largest size of a file in bytes
-local UNTOLD <const> = 1 << 34 -- the largest size in bytes if the server does not announce the size
-local SECONDS <const> = 30 -- the default timeout: gives up after this many seconds without a byte
+-- the largest size in bytes if the server does not announce the file's size
+local UNTOLD <const> = 1 << 34
+-- the default timeout: an attempt ends after this many seconds without a byte
+local SECONDS <const> = 30
 
--- HTTP status codes after which another attempt may succeed.
+-- After these HTTP status codes, another attempt may succeed.
 local passing <const> = {[408] = true, [425] = true, [429] = true, [500] = true, [502] = true,
    [503] = true, [504] = true}
 
@@ -45,9 +48,9 @@ function M.sha256(path)
    return torch.io._sha256(bytes)
 end
 
--- Opens `path` for appending and locks it. It waits as long as another process holds the lock and
--- the file grows. Returns nil if the file `done` exists, because the other process has then
--- finished.
+-- Opens `path` for appending and locks it. While another process holds the lock and the file grows,
+-- it waits. If the file `done` exists, the other process has finished the download, and nil is
+-- returned.
 local function hold(a, path, done)
    local before, since, told = nil, torch.io.clock(), false
    while true do
@@ -97,8 +100,8 @@ local function too_large(a, file, most)
       most, a.max_bytes and "" or ", and the server does not tell how many")
 end
 
--- Appends a response's body to the file. Returns whether the body is complete. If it is not, also
--- returns a message, and whether the file is too large.
+-- Appends a response's body to the file. `from` is the size of the file before. Returns true if the
+-- file is then complete. Otherwise returns false, a message, and whether the file is too large.
 local function append(a, file, answer, from)
    local total = answer.length and from + answer.length
    local most = a.max_bytes or total or UNTOLD
@@ -124,9 +127,9 @@ local function append(a, file, answer, from)
    return true
 end
 
--- Makes one request for the missing bytes. Returns whether the file is complete. If it is not, also
--- returns whether another attempt may succeed, a message, and whether the server sent no answer at
--- all.
+-- Requests the missing bytes once. Returns true if the file is then complete. Otherwise returns
+-- false, whether another attempt may succeed, a message, and whether the server has sent no answer
+-- at all.
 local function attempt(a, file)
    local size = file:seek "end"
    local tag = size > 0 and read_file(a.part .. ".tag")
@@ -144,7 +147,8 @@ local function attempt(a, file)
    if not ok then return false, true, answer, true end
    local _ <close> = answer
    if answer.status == 416 and size > 0 then
-      -- true if the file on the server has exactly this size; otherwise it is another version
+      -- If this is true, the file on the server has exactly the size of the local file; otherwise
+      -- the server has another version.
       local same = answer.headers["content-range"] == ("bytes */%d"):format(size)
       if same and (a.sum or tag and tag_of(answer.headers) == tag) then return true end
       empty(a, a.part)
@@ -176,14 +180,15 @@ local function attempt(a, file)
    return whole, not large, message
 end
 
--- Repeats requests until the file is complete.
+-- Requests the missing bytes until the file is complete, or until it must give up.
 local function fetch(a, file)
-   local left, most = TRIES, file:seek "end" -- most: the largest size so far, before any restart
+   -- `most` is the largest size so far, even if the download has begun again since then
+   local left, most = TRIES, file:seek "end"
    while true do
       local whole, again, message, silent = attempt(a, file)
       if whole then return end
       local size = file:seek "end"
-      -- an attempt without any answer counts as three attempts, because it has waited long
+      -- An attempt without any answer counts as three attempts, because it has already waited long.
       left = size > most and TRIES or math.max(0, left - (silent and 3 or 1))
       most = math.max(most, size)
       if not again or left == 0 then
@@ -197,8 +202,9 @@ local function fetch(a, file)
    end
 end
 
--- Returns the checksum of the complete file if it is the expected checksum. Otherwise, returns nil
--- if the download was resumed, and raises an error if it was not.
+-- Compares the checksum of the complete file with the expected one, and returns the checksum if
+-- they are equal. If they differ and the download was resumed, returns nil, because the old bytes
+-- may be wrong. If it was not resumed, raises an error.
 local function check(a, resumed)
    local sum, message = M.sha256(a.part)
    if not sum then a.fail(("%s: %s"):format(a.part, message)) end
@@ -231,7 +237,8 @@ function M.fetch(a)
    local resumed = file:seek "end" > 0
    fetch(a, file)
    local sum = check(a, resumed)
-   -- the bytes that an earlier process has left are damaged or belong to another version
+   -- The bytes from an earlier process are damaged or belong to another version, so the download
+   -- begins again.
    if not sum then
       empty(a, a.part)
       fetch(a, file)
@@ -265,7 +272,8 @@ function M.check(path)
       if try == 2 then
          return ("%s: SHA-256: expected %s, got %s"):format(path, expected, sum or message)
       end
-      torch.distributed._sleep(0.3) -- another process may be replacing both files at the moment
+      -- Another process may be replacing both files at this moment, so the comparison is repeated.
+      torch.distributed._sleep(0.3)
    end
 end
 

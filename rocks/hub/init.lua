@@ -46,7 +46,8 @@ end
 
 -- Files -------------------------------------------------------------------------------------------
 
--- Checks the beginning of a checksum and returns it in lower case. Returns nil for nil.
+-- Checks the text that a user gives as the beginning of a checksum, and returns it in lower case.
+-- Returns nil if none is given.
 local function prefix_of(title, name, text)
    if text == nil then return nil end
    if #text < 6 or #text > 64 or text:find "%X" then
@@ -142,7 +143,7 @@ end
 
 -- Models ------------------------------------------------------------------------------------------
 
--- The types of those options of `load` that belong to the hub. All other options belong to the
+-- Maps each option of `load` that belongs to the hub to its type. All other options belong to the
 -- model.
 local own <const> = {source = "string", revision = "string", trust = "boolean", offline = "boolean",
    force_reload = "boolean", check_hash = "boolean", pretrained = "boolean", progress = "boolean",
@@ -174,7 +175,7 @@ local function check_own(title, options)
    return options
 end
 
--- Splits options into those that belong to the hub and those that belong to the model.
+-- Splits options into two tables: those that belong to the hub and those that belong to the model.
 local function split(title, options)
    local hub, model = {}, {}
    if options == nil then return hub, model end
@@ -188,8 +189,8 @@ local function split(title, options)
    return check_own(title, hub), model
 end
 
--- Raises the error of a failed call again. If the error is about an unknown option of the model,
--- and that option resembles an option of the hub, the message also names the hub's option.
+-- Returns the results of a call, or raises the call's error again. If the model does not know an
+-- option whose name resembles an option of the hub, the message also names the hub's option.
 local function explain(title, given, ok, ...)
    if ok then return ... end
    local message = tostring(...)

@@ -18,7 +18,7 @@ local names = require "tlua.hub.names"
 
 local M = {}
 
-M.KEY = "tlua.hub" -- the name of the metadata's entry in a packed file
+M.KEY = "tlua.hub" -- the key of the manifest in the metadata of a packed file
 M.VERSION = 1
 
 local MOST <const> = 1 << 24 -- the largest size of a manifest in bytes
@@ -39,8 +39,8 @@ local function wrong_sum(value)
    return not is_sum(value) and "64 hexadecimal digits in lower case" or nil
 end
 
--- Maps the fields of a model's entry to functions that check a value. They return nil for a valid
--- value, and otherwise a text that says what was expected.
+-- Maps the fields of a model's entry to functions that check a value. Such a function returns nil
+-- for a valid value, and otherwise a text that says which kind of value was expected.
 local fields <const> = {
    architecture = architecture.wrong,
    options = function(value) return not is_object(value) and "an object" or nil end,
@@ -64,7 +64,7 @@ local fields <const> = {
    card = of_type("string", "a text"),
 }
 
--- Copies decoded JSON values, with nil in place of null.
+-- Copies decoded JSON values. In the copy, nil stands in place of json.null.
 local function plain(value)
    if value == json.null then return nil end
    if type(value) ~= "table" then return value end

@@ -21,8 +21,8 @@ end
 
 -- Finding ---------------------------------------------------------------------------------------
 
--- Calls a function that may require modules in a folder. These modules are removed from
--- package.loaded afterwards, because another folder may have modules with the same names.
+-- Calls a function that may require modules in a folder. Afterwards these modules are removed from
+-- package.loaded, because another folder may have modules of the same names.
 local function call_beside(folder, fn, ...)
    local own = ("%s/?.lua;%s/?/init.lua"):format(folder, folder)
    local before, known = package.path, {}
@@ -37,7 +37,8 @@ local function call_beside(folder, fn, ...)
    return table.unpack(result, 2, result.n)
 end
 
--- Runs hubconf.lua. Returns a table with an entry for each function that it defines.
+-- Runs a repository's hubconf.lua. Returns a table with an entry for each function that the file
+-- defines.
 local function from_code(repo, path)
    local text, message = read_text(path)
    if not text then repo:fail("%s", message) end
@@ -56,8 +57,8 @@ local function from_code(repo, path)
    return entries
 end
 
--- Returns an entry for each class that Hugging Face's config.json names, and one entry that is used
--- for all other names.
+-- Returns a table with an entry for each class that Hugging Face's config.json names. The second
+-- result is the entry for all other names.
 local function from_config(repo, path)
    local text, message = read_text(path)
    local config = text and json.decode(text)
@@ -79,8 +80,8 @@ local function from_config(repo, path)
    return entries, {config = path}
 end
 
--- Returns a table of the entries of a repository's models, and the entry for all other names, or
--- nil.
+-- Returns a table that maps the names of a repository's models to entries, and the entry for all
+-- other names, or nil if there is none.
 local function entries_of(repo)
    local a = repo.options
    if repo.file then
@@ -122,7 +123,7 @@ local function sorted(entries)
 end
 
 -- Returns the entry for a name, and the name. Without a name, returns the only entry, or the entry
--- for the class in config.json.
+-- for the class that config.json names.
 local function choose(repo, entries, others, name)
    if name and entries[name] then return entries[name], name end
    local list = sorted(entries)
@@ -175,7 +176,8 @@ end
 
 -- Making ----------------------------------------------------------------------------------------
 
--- Returns the tensors of an entry, after it has compared them with their checksums.
+-- Reads the weights of an entry, compares them with their checksums, and returns them as a table of
+-- tensors.
 local function state_of(repo, name, entry)
    local path, tensors = entry.path, entry.tensors
    if not tensors then
@@ -204,8 +206,8 @@ local function state_of(repo, name, entry)
    return tensors, path
 end
 
--- Creates the model on the meta device, where weights need no memory. Returns nil if the model's
--- constructor cannot run on the meta device.
+-- Creates the model on the meta device, so that its parameters take no memory before the weights
+-- are read. Returns nil if the model's constructor cannot run on the meta device.
 local function outline(entry, options, place)
    local previous = torch.get_default_device()
    torch.set_default_device "meta"

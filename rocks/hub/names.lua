@@ -9,7 +9,7 @@ local reserved <const> = {con = true, prn = true, aux = true, nul = true}
 
 local function is_part(part)
    return #part > 0 and #part <= 200 and not part:find '[%c\\:*?"<>|]'
-      and not part:find "[. ]$" -- this also refuses the names . and ..
+      and not part:find "[. ]$" -- this test also refuses the names . and ..
       and not reserved[part:lower():match "^[^.]*"]
 end
 

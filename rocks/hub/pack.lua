@@ -13,7 +13,8 @@ local weights = require "tlua.hub.weights"
 local fields <const> = {name = true, architecture = true, options = true, weights = true,
    license = true, licence = true, card = true, summary = true, config = true}
 
--- Returns weights as a table with PyTorch's names. They are given as a module, a file or a table.
+-- Returns weights as a table of tensors with PyTorch's names. `given` is a module, the path of a
+-- file, or a table of tensors.
 local function state_of(title, given, model)
    if class.isinstance(given, torch.nn.Module) then
       return given:state_dict {names = "pytorch"}
@@ -30,7 +31,8 @@ local function state_of(title, given, model)
          args.refuse(title, "weights", "tensors by name", value)
       end
    end
-   -- in our state dicts, layers count from 1; in PyTorch's names, they count from 0
+   -- In tlua's state dicts, layers count from 1; in PyTorch's names, they count from 0. So the
+   -- table may fit only with tlua's names.
    if weights.compare("", model:state_dict {names = "pytorch"}, given)
          and not weights.compare("", model:state_dict(), given) then
       model:load_state_dict(given)
@@ -50,7 +52,8 @@ local function entry_of(title, model)
    if model.license and model.licence then torch.raise(title .. ": license: given twice") end
    local entry = {architecture = model.architecture, options = model.options, card = model.card,
       license = model.license or model.licence, summary = model.summary, config = model.config}
-   -- encodes and decodes the data, so that the checks see what a reader will see
+   -- The data are encoded as JSON and decoded again, so that the checks see the values that a
+   -- reader will see.
    for key, value in pairs(entry) do
       local ok, text = pcall(json.encode, value)
       if not ok then

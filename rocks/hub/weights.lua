@@ -6,7 +6,8 @@ local manifest = require "tlua.hub.manifest"
 
 local M = {}
 
--- Returns the name of a file's format if the file cannot be safetensors, and otherwise nil.
+-- If the beginning of a file shows another format than safetensors, returns the name of this
+-- format, and otherwise nil.
 local function other_format(file)
    local head = file:read(16) or ""
    file:seek "set"

@@ -17,13 +17,13 @@ local files = require "tlua.mlflow.files"
 ---@field experiment_id string  the id of the experiment that has the run
 ---@field run_name string  the name that user interfaces show
 ---@field artifact_uri string  the location of the run's files
----@field status "RUNNING"|"FINISHED"|"FAILED"|"KILLED"  "RUNNING", "FINISHED" or "FAILED"
+---@field status "RUNNING"|"FINISHED"|"FAILED"|"KILLED"  the state of the run
 local Run = class.class("utils.mlflow.Run")
 
 local FALLBACK <const> = "mlruns"
 
--- Records the rest of the run in the folder FALLBACK, because the store has failed and a failure
--- must not end the training. Prints the message.
+-- Continues the run in the folder FALLBACK, because the store has failed and a failure must not end
+-- the training. Prints the message.
 local function fall_back(self, message)
    io.stderr:write(("mlflow: %s; the run goes on in %s\n"):format(message, FALLBACK))
    self.store = files(FALLBACK)
@@ -37,8 +37,9 @@ local function fall_back(self, message)
    end
 end
 
--- Calls a method of the run's store. If a server has failed, calls the method of the folder that
--- replaces it; returns nil if that fails too. Raises an error if the server refuses the request.
+-- Calls a method of the run's store. If a server has failed, calls the same method of the folder
+-- that replaces the server, and returns nil if that fails too. If a server refuses the request,
+-- raises an error.
 local function ask(self, method, ...)
    if not self.store then return nil end
    local ok, result = pcall(self.store[method], self.store, ...)

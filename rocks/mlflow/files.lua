@@ -72,7 +72,7 @@ local function named(path)
    return name
 end
 
--- Returns the number of the experiment with the given name; creates it if it does not exist.
+-- Returns the number of the experiment with the given name. If it does not exist, it is created.
 function Files:experiment(name, time)
    for _, id in ipairs(folder.list(self.root) or {}) do
       if named(self.root .. "/" .. id) == name then return id end
@@ -97,7 +97,7 @@ local function write_meta(run, status, end_time)
       tags = "[]", user_id = yaml(about.user)})
 end
 
---- Creates a run.
+--- Creates a run. `about` has the names, tags and times of the new run.
 function Files:begin(about)
    self.root = make_folder(self.root)
    local id = self:experiment(about.experiment, about.start_time)
@@ -115,14 +115,15 @@ function Files:begin(about)
    return run
 end
 
--- Returns the path of an entry. Creates the folders for an entry whose name contains slashes.
+-- Returns the path of the file for a parameter, tag or metric. If its name contains slashes, the
+-- folders of the path are created.
 function Files:place(kind, key)
    local path = ("%s/%s/%s"):format(self.run.folder, kind, key)
    if key:find "/" then make_folder(path:match "^(.*)/") end
    return path
 end
 
---- Stores entries of a run.
+--- Stores parameters, tags and metrics of a run.
 function Files:log(_, entries)
    for _, e in ipairs(entries.params or {}) do write(self:place("params", e.key), e.value) end
    for _, e in ipairs(entries.tags or {}) do write(self:place("tags", e.key), e.value) end

@@ -8,8 +8,8 @@ local json = require "tlua.utils.json"
 local Rest = {remote = true}
 Rest.__index = Rest
 
--- Raises an error that marks a request as refused by the server. Other failures are treated as
--- failures of the network.
+-- Raises an error for a request that the server has refused. It is marked, because all other errors
+-- are treated as failures of the network.
 local function refuse(path, answer)
    local ok, told = pcall(json.decode, answer.body)
    local message = ok and type(told) == "table" and told.message
@@ -22,7 +22,7 @@ function Rest:headers(kind)
    return {["Content-Type"] = kind, Authorization = self.authorization}
 end
 
--- Calls an endpoint of the API; returns the response as a table.
+-- Calls an endpoint of the API. Returns the response, decoded from JSON.
 function Rest:call(method, path, content)
    local body = content and json.encode(content)
    local answer = http.request(method, self.address .. "/api/2.0/mlflow/" .. path, {body = body,
@@ -44,8 +44,8 @@ local function find(self, name)
       .experiment.experiment_id
 end
 
--- Returns the experiment's number; creates the experiment if it does not exist. Meanwhile another
--- client may create the same experiment, which is no error.
+-- Returns the number of an experiment. If it does not exist, it is created. If another client
+-- creates the same experiment meanwhile, its number is returned.
 function Rest:experiment(name)
    local ok, id = pcall(find, self, name)
    if ok then return id end

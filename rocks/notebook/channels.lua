@@ -24,7 +24,8 @@ local kinds, options = messages.sockets, messages.options
 --- The addresses of the sockets between the two threads.
 local M = {output = "inproc://tlua-output", work = "inproc://tlua-work"}
 
--- After a shutdown request, a cell may run for this many seconds before the process is killed.
+-- After a shutdown request, a running cell may continue for this many seconds. Then the process is
+-- killed.
 local grace <const> = 4
 local most_text <const> = 1 << 16
 
@@ -86,8 +87,8 @@ end
 
 -- Streams ------------------------------------------------------------------------------------
 
--- Publishes captured text. If the text ends with an incomplete UTF-8 character, this character is
--- kept for the next call.
+-- Publishes captured text of stdout or stderr. If it ends with an incomplete UTF-8 character, this
+-- character waits for the next call.
 function Channels:publish_text(which, text)
    text = self.tails[which] .. text
    local cut = #text
@@ -100,7 +101,7 @@ function Channels:publish_text(which, text)
          text:sub(1, cut))}})
 end
 
--- Publishes the captured output that is waiting in the pipes.
+-- Publishes all captured output that is still in the pipes.
 function Channels:drain()
    for which = 1, 2 do
       local parts, size = {}, 0

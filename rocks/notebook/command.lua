@@ -19,7 +19,8 @@ kernel   the kernel itself, which Jupyter starts
 
 local function fail(text) error({usage = text}, 0) end
 
--- Splits the arguments into options and other words. `known` tells which options take a value.
+-- Splits the arguments into options and other words. `known` maps each option to whether it takes a
+-- value.
 local function parse(words, known)
    local options, others = {}, {}
    local i = 2

@@ -14,7 +14,7 @@ local function fail(path, why)
    torch.raise(("notebook.run: %s: %s"):format(path, why))
 end
 
--- Returns a description of the type of a JSON value, for messages.
+-- Returns a word for the type of a JSON value, for messages.
 local function kind_of(value)
    if value == nil then return "nothing" end
    if value == json.null then return "null" end
@@ -88,7 +88,8 @@ function M.source(cell)
    return type(cell.source) == "string" and cell.source or table.concat(cell.source)
 end
 
--- Writes JSON in Jupyter's style: keys are sorted, and each level is indented by one space.
+-- Formats a value as JSON in Jupyter's style: keys are sorted, and each level is indented by one
+-- space.
 local function pretty(value, indent)
    local inner = indent .. " "
    if type(value) ~= "table" or value == json.null then return json.encode(value) end
@@ -122,7 +123,7 @@ function M.write(document, path)
    if failure then fail(path, failure) end
 end
 
--- Splits a text into lines that keep their newlines, which is the form of texts in .ipynb files.
+-- Splits a text into lines. Each line keeps its newline, as in the texts of .ipynb files.
 local function lines_of(text)
    local list = json.as_array {}
    for line in text:gmatch "[^\n]*\n?" do
@@ -139,8 +140,8 @@ local function stored_bundle(bundle)
    return data
 end
 
--- Returns an object that collects the outputs of cells. A later cell can replace a display if the
--- display has an id.
+-- Returns an object that collects the outputs of cells in the form of .ipynb files. A display with
+-- an id can be replaced by a later cell.
 local function collector()
    local self = {shown = {}}
 
@@ -179,8 +180,9 @@ local function collector()
    return self
 end
 
--- Redirects stdout and stderr to files. Returns a function that reads the new text of descriptor 1
--- or 2, a function that ends the redirection, and a descriptor of the previous stderr.
+-- Redirects stdout and stderr to files. Returns three results: a function that reads the new text
+-- of descriptor 1 or 2, a function that ends the redirection, and a descriptor of the previous
+-- stderr.
 local function capture()
    local kernel = torch._kernel
    local captured = {}
@@ -208,7 +210,7 @@ local function capture()
       io.stdout:flush()
       io.stderr:flush()
       local reader = captured[fd].reader
-      reader:seek("cur", 0) -- clears the end-of-file mark, so that new text can be read
+      reader:seek("cur", 0) -- this call clears the end-of-file mark, so that new text can be read
       return messages.clean(reader:read "a")
    end, finish, captured[2].previous
 end

@@ -13,14 +13,16 @@ for name, method in next, string do methods[name] = method end
 setmetatable(methods, fallback)
 for i, value in ipairs(samples) do own[i] = debug.getmetatable(value) or false end
 local own_nil <const> = debug.getmetatable(nil)
-local events <const> = {} -- the metamethods of strings
+local events <const> = {} -- the names of the metamethods of strings
 for event, value in next, own[1] do events[event] = value end
 events.__index = methods
 
-local users, users_nil -- the metatables in the state in which the last cell has left them
+-- the metatables that the last cell has left; they are restored for the next cell
+local users, users_nil
 local in_cell = true
 
---- Restores the metatables that cells have set for the basic types.
+--- Prepares for a cell: restores the metatables of the basic types to the state in which the last
+--- cell has left them.
 function M.enter()
    if in_cell or not users then return end
    in_cell = true
@@ -28,8 +30,9 @@ function M.enter()
    debug.setmetatable(nil, users_nil)
 end
 
---- Sets the metatables of the basic types to those that the library relies on. Methods that cells
---- have added to strings remain. Returns whether the metatables of cells were in place before.
+--- Ends a cell: sets the metatables of the basic types to those on which the library relies.
+--- Methods that cells have added to strings remain. Returns whether the cells' metatables were in
+--- place before.
 ---@return boolean changed
 function M.leave()
    if not in_cell then return false end

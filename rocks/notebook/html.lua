@@ -14,8 +14,8 @@ function M.escape(text)
       ["\""] = "&quot;"}))
 end
 
--- Returns the positions, out of n, that are shown. If there are too many, these are the first and
--- the last positions, with a 0 for the gap between them.
+-- Returns which positions out of n are shown. If n is greater than `most`, these are the first and
+-- the last positions, with a 0 between them for the gap.
 local function positions(n, most)
    local list = {}
    if n <= most then

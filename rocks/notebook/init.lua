@@ -12,7 +12,7 @@ local class = require "tlua.class"
 
 local M = {}
 
--- Returns the session whose cell is running, or nil.
+-- Returns the session of the notebook whose cell is running. Returns nil outside of a notebook.
 local function session()
    local module = package.loaded["tlua.notebook.session"]
    return module and module.current
@@ -27,7 +27,8 @@ end
 ---@class notebook.Handle
 local Handle = class.class("notebook.Handle")
 
--- Shows a MIME bundle. Outside a notebook, it prints the bundle's text.
+-- Shows a MIME bundle, a table that maps MIME types to texts. With `again`, it replaces the output
+-- with this id. Outside a notebook, the bundle's plain text is printed.
 local function show(bundle, id, again)
    local now = session()
    if now then
@@ -37,8 +38,8 @@ local function show(bundle, id, again)
    end
 end
 
--- Returns the MIME bundle of a value. Cells may have removed methods of strings, so the library's
--- metatables are in place meanwhile.
+-- Returns the MIME bundle of a value. Meanwhile the library's own metatables are in place, because
+-- cells may have removed methods of strings.
 local function bundle_of(value)
    local guard = require "tlua.notebook.guard"
    local changed = guard.leave()

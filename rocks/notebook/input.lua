@@ -4,7 +4,7 @@
 
 local M = {}
 
-local rest = "" -- the part of the last line that is not read yet
+local rest = "" -- the part of the last line that has not been read yet
 
 -- Reads one value in a format of io.read. Returns nil if the format is "n" and no number follows.
 local function take(format, more)

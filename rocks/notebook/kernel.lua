@@ -68,8 +68,9 @@ function Kernel:pack(message)
    return messages.pack(self.config.key, message, self.config.session)
 end
 
--- Publishes a message on the iopub channel. `what` is the kind of message for channels.lua:
--- "publish" (the default) or "busy".
+-- Publishes a message on the iopub channel. `what` tells channels.lua how to treat the message:
+-- "publish" (the default) only publishes it, and "busy" also makes its request the owner of later
+-- output.
 function Kernel:publish(kind, content, what)
    local message = {type = kind, identities = {kind}, parent = self.parent, content = content}
    local packed = self:pack(message)
@@ -90,7 +91,8 @@ function Kernel:ask(prompt)
       error("io.read: this front end has no input (allow_stdin is false)", 0)
    end
    io.stdout:flush()
-   while self.stdin:take() do end -- discards answers that belong to cells that were interrupted
+   -- Old answers, which belong to cells that were interrupted, are discarded.
+   while self.stdin:take() do end
    self.stdin:send(self:pack {type = "input_request", identities = self.request.identities,
       parent = self.parent, content = {prompt = prompt or "", password = false}})
    while true do
@@ -145,7 +147,7 @@ function handlers.execute_request(self, request)
       return self.session:execute(code, silent, store)
    end)
    self.output:send {"resting"}
-   if not ok then -- the interrupt came before or after the cell's own code
+   if not ok then -- the interrupt did not arrive within the cell's own code
       failure = {ename = "Interrupted", evalue = tostring(failure),
          traceback = json.as_array {tostring(failure)}}
       self:publish("error", failure)
@@ -163,7 +165,7 @@ function handlers.execute_request(self, request)
          reply.user_expressions[tostring(name)] = entry
       end
    end
-   -- Requests that arrive before this reply were sent before the client knew about the failure.
+   -- The requests that have already arrived were sent before the client knew that the cell failed.
    local waiting = failure and content.stop_on_error ~= false and self:take_waiting() or {}
    self:reply(request, "execute_reply", reply)
    self:abort(waiting)
@@ -282,7 +284,8 @@ function Kernel:refused(why)
    self:note("refused a message on the shell channel: " .. why)
 end
 
--- Calls fn for a request. Before and after it, the states "busy" and "idle" are published.
+-- Calls fn to handle a request. Publishes the state "busy" before the call and the state "idle"
+-- after it.
 function Kernel:under(request, fn)
    self.parent, self.request = request.header, request
    self:publish("status", {execution_state = "busy"}, "busy")
@@ -308,7 +311,7 @@ function Kernel:answer(request)
    end
 end
 
--- Receives a message from the second thread, after it has waited at most `ms` milliseconds. Returns
+-- Receives a message from the second thread. Waits at most `ms` milliseconds for it. Returns
 -- whether the message was "go".
 function Kernel:take_word(ms)
    kernel.poll({self.work}, ms)
@@ -336,7 +339,7 @@ function Kernel:loop()
    self:publish("status", {execution_state = "starting"}, "busy")
    while not self.ending do
       local ok, why = pcall(self.step, self)
-      -- Ctrl-C between two cells has no effect
+      -- Between two cells, Ctrl-C has no effect.
       if not ok and not tostring(why):find "interrupted!" then
          self:note(tostring(why))
       end
@@ -357,8 +360,8 @@ local function start_thread(self)
    return pool
 end
 
--- Redirects stdout and stderr to pipes. Returns the reading ends of the pipes, a descriptor of the
--- previous stderr, and a function that restores both.
+-- Redirects stdout and stderr to pipes. Returns three results: the ends of the pipes from which the
+-- output is read, a descriptor of the previous stderr, and a function that ends the redirection.
 local function capture()
    local previous, pipes = {}, {}
    local function restore()

@@ -5,7 +5,7 @@
 local torch = require "tlua"
 local json = require "tlua.utils.json"
 
--- copies, because cells may change the table torch
+-- The functions are copied here, because cells may change the table torch.
 local hmac, clock = torch._kernel.hmac, torch.io.clock
 
 local M = {}
@@ -38,7 +38,7 @@ function M.clean(text)
 end
 
 local count = 0
-local random -- random digits of this session, with which the ids of its messages begin
+local random -- the random digits of this session; the ids of its messages begin with them
 
 --- Returns a new identifier. Its random digits come from the operating system, so that math.random
 --- is not disturbed for the user's code.
@@ -75,7 +75,8 @@ function M.pack(key, message, session)
    return table.move(parts, 1, 4, #frames + 1, frames)
 end
 
--- Compares two strings in constant time, so that timing does not reveal where they differ.
+-- Compares two strings. The time does not depend on where they differ, so an attacker cannot guess
+-- a signature byte by byte.
 local function same(a, b)
    if #a ~= #b then return false end
    local difference = 0

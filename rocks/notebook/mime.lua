@@ -9,7 +9,7 @@ local messages = require "tlua.notebook.messages"
 local packages = require "tlua.packages"
 local png = require "tlua.io.png"
 
--- copies, because cells may change the table torch
+-- The functions are copied here, because cells may change the table torch.
 local type_of, is_tensor, raise, Module = torch.type, torch.is_tensor, torch.raise, torch.nn.Module
 
 local M = {}

@@ -1,5 +1,5 @@
 -- session.lua - runs a notebook's cells with the rules of the interactive mode, and passes their
--- outputs on. The kernel and `tlua notebook run` use this module.
+-- outputs to a function. The kernel and `tlua notebook run` use this module.
 
 local torch = require "tlua"
 local chunk = require "tlua.repl.chunk"
@@ -11,7 +11,7 @@ local messages = require "tlua.notebook.messages"
 local mime = require "tlua.notebook.mime"
 local repl = require "tlua.repl"
 
-local type_of = torch.type -- a copy, because cells may change the table torch
+local type_of = torch.type -- copied here, because cells may change the table torch
 
 local M = {}
 
@@ -33,7 +33,8 @@ end
 
 -- Progress bars ------------------------------------------------------------------------------
 
--- Returns a stream for a progress bar. Each text that is written to it replaces the previous text.
+-- Returns a stream to which a progress bar writes. Each text replaces the previous text of the bar
+-- in the notebook.
 local function progress_stream(session)
    local stream, id, shown = {keeps_bar = true}, nil, ""
    local function show(text)
@@ -85,7 +86,7 @@ end
 -- richer form than text.
 local function show(session, ...)
    local n = select("#", ...)
-   -- if a cell ends with display(x), x has already been shown
+   -- If a cell ends with display(x), x has already been shown.
    if n == 0 or n == 1 and type_of(...) == "notebook.Handle" then return end
    local text = repl.show(80, ...)
    local bundle
@@ -101,8 +102,7 @@ end
 
 -- Running ------------------------------------------------------------------------------------
 
--- Returns a traceback without the lines that belong to this module, which come after the cell's own
--- lines.
+-- Removes the lines of a traceback that come after the cell's own lines and belong to this module.
 local function cut(trace)
    local kept = {}
    for line in (trace .. "\n"):gmatch "(.-)\n" do
@@ -126,7 +126,7 @@ local function with_traceback(message)
    return {message = text, trace = debug.traceback(nil, 2)}
 end
 
--- Returns the content of an error message, in the form that replies and outputs have in common.
+-- Returns the content of an error message. Replies and outputs have this form in common.
 local function error_content(kind, message, trace)
    local lines = json.as_array {}
    local whole = messages.clean(message .. (trace and "\n" .. cut(trace) or ""))
@@ -136,8 +136,8 @@ end
 
 local pack, sethook, gethook = table.pack, debug.sethook, debug.gethook
 
--- Calls a cell's function. A debug hook that the cell has set is removed afterwards. No line of
--- this function runs between the cell and the removal, because the hook could fail there.
+-- Calls a cell's function, and then removes a debug hook that the cell may have set. Both happen in
+-- one statement, because the hook could fail at the beginning of the next line.
 local function call(fn)
    local all, _ = pack(xpcall(fn, with_traceback)), type(gethook()) == "function" and sethook()
    return all
@@ -150,7 +150,7 @@ local function run(fn, code, of_cell)
    local results = call(fn)
    guard.leave()
    local ok, failure = results[1], results[2]
-   -- the failure is a plain text if the error handler has failed, too
+   -- If the error handler has failed too, the failure is a plain text.
    if not ok and type(failure) ~= "table" then failure = {message = tostring(failure)} end
    local interrupted = not ok and failure.message:find "interrupted!" ~= nil
    repl.end_line(interrupted)
@@ -191,7 +191,8 @@ function Session:execute(code, silent, store)
    end
    if results and not silent then
       local first = kind == "expression" and 2 or 1
-      -- the value's metamethods __tostring and __mime may raise errors, too
+      -- The value's metamethods __tostring and __mime may raise errors, so they are called like a
+      -- cell.
       local _, problem = run(function()
          show(self, table.unpack(results, first, results.n))
       end, code)
@@ -257,8 +258,8 @@ function Session:complete(code, cursor)
    return matches, to_characters(code, #before - #word), to_characters(code, bytes)
 end
 
--- Returns the path (such as torch.nn) at a position in bytes. If there is none, returns the path of
--- the function whose call surrounds the position.
+-- Returns the dotted name, such as torch.nn, at a position in bytes. If there is no name, returns
+-- the name of the function within whose call the position is.
 local function subject_at(code, bytes)
    local left = code:sub(1, bytes):match "[%w_.:]*$"
    local right = code:sub(bytes + 1):match "^[%w_]*"

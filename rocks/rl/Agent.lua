@@ -1,4 +1,5 @@
--- Agent.lua - the base class of agents: environments, networks, acting and saving.
+-- Agent.lua - the base class of agents. It stores the environments and does what all agents have in
+-- common: choosing actions, the loop of learning, saving and loading.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -53,7 +54,8 @@ function Agent._mlp(from, sizes, to, activation)
    return nn.Sequential(table.unpack(list))
 end
 
---- Adds the returns of finished episodes to the list, which keeps the newest 100.
+--- Appends the returns of the episodes that have just finished to the list, which keeps the newest
+--- 100.
 function Agent:_note(info)
    for _, value in ipairs(info.returns) do
       table.insert(self.episode_returns, value)
@@ -61,7 +63,8 @@ function Agent:_note(info)
    end
 end
 
---- Returns the mean of the returns of the last 100 episodes; nil before the first one has ended.
+--- Returns the mean of the returns of the last 100 episodes. Returns nil if no episode has ended
+--- yet.
 ---@return number?
 function Agent:mean_return()
    checks.method(self, Agent, "mean_return", "agent")
@@ -70,7 +73,8 @@ function Agent:mean_return()
    return #self.episode_returns > 0 and sum / #self.episode_returns or nil
 end
 
--- Returns an observation as a list or an integer. Raises an error if it is not in the space.
+-- Returns an observation as Lua values: a list for a Box, an integer for a Discrete space. Raises
+-- an error if the observation is not in the space.
 local function checked(self, observation)
    if torch.is_tensor(observation) then observation = observation:tolist() end
    local n = self.observation_size

@@ -68,7 +68,8 @@ function DQN:_parts() return {net = self.net, target = self.target, optimizer = 
 
 function DQN:_act(input) return self.net(input):argmax(2):tolist() end
 
--- Returns the current probability of a random action.
+-- Returns the current probability of a random action. It falls linearly during the first part of
+-- the learning.
 local function epsilon(self)
    local part = self.num_timesteps / math.max(1, self.goal * self.exploration_fraction)
    local first, last = self.exploration_initial_eps, self.exploration_final_eps

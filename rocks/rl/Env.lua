@@ -65,7 +65,8 @@ end
 --- Frees the environment's resources. A derived class may define this method.
 function Env:close() end
 
--- Returns an observation as a list or an integer. Raises an error if it is not in the space.
+-- Returns an observation as Lua values: a list for a Box, an integer for a Discrete space. Raises
+-- an error if the observation is not in the space.
 local function checked(self, observation)
    local space = self.observation_space
    if torch.is_tensor(observation) then observation = observation:tolist() end

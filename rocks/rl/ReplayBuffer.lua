@@ -1,4 +1,5 @@
--- ReplayBuffer.lua - stores the newest transitions, and draws batches of them.
+-- ReplayBuffer.lua - stores the newest transitions of environments, and draws batches of
+-- transitions.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -32,8 +33,8 @@ function ReplayBuffer:__init(...)
    if a.capacity < 1 then args.refuse("rl.ReplayBuffer", "capacity", "at least 1", a.capacity) end
    self.capacity, self.size, self.at = a.capacity, 0, 0
    self.prioritized, self.alpha = a.prioritized, a.alpha
-   -- Each row is a transition, so that one call draws a batch. The system provides memory for a row
-   -- when the row is first written.
+   -- Each row has a whole transition, so that one call draws a batch of them. The operating system
+   -- provides the memory of a row only when the row is first written.
    self.sizes = {a.observation_size, a.action_size}
    self.rows = torch.empty(a.capacity, 2 * a.observation_size + a.action_size + 2)
    self.columns = self:_split(self.rows)
@@ -42,8 +43,8 @@ function ReplayBuffer:__init(...)
    end
 end
 
--- Returns views of the columns of some rows: observations, actions, rewards, next observations, and
--- whether the task has ended.
+-- Returns views of some rows of the buffer, one for each part of a transition: observations,
+-- actions, rewards, next observations, and whether the task has ended.
 function ReplayBuffer:_split(rows)
    local size, actions = self.sizes[1], self.sizes[2]
    local pair = size + actions

@@ -26,8 +26,8 @@ local take = args.signature("rl.SAC(env: object, "
    .. off_policy.OPTIONS:format("3e-4", 256, "0.005", 1)
    .. ", ent_coef: any = 'auto', action_noise: object?, hidden: integers?, seed: integer?)")
 
--- Returns the logarithm of the initial entropy coefficient if the coefficient is learnt; nil if
--- ent_coef is a fixed number.
+-- Returns the logarithm of the initial entropy coefficient. Returns nil if ent_coef is a number,
+-- since the coefficient is then not learnt.
 local function initial_log(ent_coef)
    if type(ent_coef) == "number" and ent_coef == ent_coef then return nil end
    local value = ent_coef == "auto" and 1
@@ -66,7 +66,8 @@ function SAC:_parts()
    return parts
 end
 
--- Draws actions between -1 and 1. Returns them and the logarithms of their densities.
+-- Draws an action between -1 and 1 for each observation. Returns the actions, and the logarithms of
+-- their probability densities.
 local function draw(self, input)
    local output = self.actor(input)
    local n = self.action_size
@@ -75,7 +76,8 @@ local function draw(self, input)
    local raw = mean + log_std:exp() * noise
    local actions = raw:tanh()
    local log_p = -0.5 * noise * noise - log_std - 0.5 * math.log(2 * math.pi)
-   -- subtracts log(1 - tanh(x)^2), which tanh adds to the density, in a form without cancellation
+   -- By tanh, log(1 - tanh(x)^2) must be subtracted from the log density. This form of the term has
+   -- no cancellation.
    log_p = log_p - 2 * (math.log(2) - raw - nn.functional.softplus(-2 * raw))
    return actions, log_p:sum(2)
 end

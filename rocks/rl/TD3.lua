@@ -69,7 +69,8 @@ function M.TD3:_draw(input) return self.actor(input) end
 
 function M.TD3:_act(input) return self:_to_env(self.actor(input)):tolist() end
 
--- Returns the actions of the target network for the next observations, with noise.
+-- Returns the actions that the target network chooses for the next observations, with noise added
+-- to them.
 local function next_actions(self, observations)
    local actions = self.actor_target(observations)
    if self.target_policy_noise == 0 or self.target_noise_clip == 0 then return actions end

@@ -5,9 +5,10 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local checks = require "tlua.rl.checks"
 
---- Several environments of one kind that make steps together. Observations, rewards and ends are
---- tensors. An environment whose episode ends begins a new one at once. info.final_observation has
---- the observations at the end of the step, before new episodes begin.
+--- Several environments of one kind that make steps together. Observations, rewards and the ends of
+--- episodes are tensors with one row or element for each environment. An environment whose episode
+--- ends begins a new one at once. info.final_observation has the observations at the end of the
+--- step, before new episodes begin.
 ---
 ---     local envs = torch.rl.make_vec("CartPole-v1", 2)
 ---     envs:reset {seed = 1}
@@ -22,8 +23,8 @@ local checks = require "tlua.rl.checks"
 ---@overload fun(envs: rl.Env[]): rl.VectorEnv
 local VectorEnv = class.class("rl.VectorEnv")
 
--- Returns a text with the kind of a space and its number of elements or of bounds, by which two
--- spaces are compared.
+-- Returns a text by which two spaces are compared: the kind of the space, and the number of its
+-- elements or bounds. Returns nil if `space` is no space.
 local function size_of(space)
    if type(space) ~= "table" then return nil end
    return space.n and "Discrete " .. space.n or space.low and "Box " .. #space.low
@@ -43,8 +44,8 @@ local function check_spaces(i, env, first)
    end
 end
 
--- Returns an environment's observation as Lua values. Raises an error if an observation in a Box is
--- wrong.
+-- Returns an environment's observation as Lua values. Raises an error if the space is a Box and the
+-- observation does not fit it.
 local function plain(env, method, observation)
    local low = env.observation_space.low
    if low then return checks.observation(torch.type(env) .. method, observation, #low) end

@@ -1,4 +1,5 @@
--- advantages.lua - estimates advantages of actions.
+-- advantages.lua - estimates the advantages of actions: by how much an action's return exceeds the
+-- expected return.
 
 local torch = require "tlua"
 local args = require "tlua.args"

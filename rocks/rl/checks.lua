@@ -57,7 +57,8 @@ function M.observation(title, observation, n)
    return list
 end
 
--- Maps the name of an interval to a test and to the words for messages.
+-- Maps the name of an interval to {test, text}. The test tells whether a number lies in the
+-- interval, and the text describes the interval in messages.
 local intervals <const> = {
    positive = {function(x) return x > 0 and x < math.huge end, "a number above 0"},
    not_negative = {function(x) return x >= 0 and x < math.huge end, "a number of at least 0"},

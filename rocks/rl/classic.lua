@@ -14,7 +14,8 @@ local INF <const> = math.huge
 
 local function clip(x, low, high) return math.max(low, math.min(high, x)) end
 
--- Defines the class of an environment. `signature` has the options of its constructor.
+-- Defines the class of an environment. `actions` is its space of actions, `low` and `high` are the
+-- bounds of its observations, and `signature` declares the options of its constructor.
 local function define(name, actions, low, high, signature)
    local cls = class.class("rl." .. name, Env)
    local take, names = args.declare(("rl.%s(%s)"):format(name, signature or ""))
@@ -37,8 +38,8 @@ end
 
 -- Pictures ----------------------------------------------------------------------------------------
 
--- Returns an SVG document of 600 by 400 with the given shapes. Here y is 0 at the bottom and grows
--- upwards.
+-- Returns an SVG document of 600 by 400 pixels with the given shapes. For the shapes, y is 0 at the
+-- bottom and grows upwards.
 local function picture(self, shapes)
    if not self.state then
       torch.raise(torch.type(self) .. ".render: call reset before the first picture")

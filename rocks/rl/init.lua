@@ -7,7 +7,7 @@
 --
 -- Actions and observations of Discrete spaces count from 1.
 
-require "tlua" -- loads the core, so that `require` finds its modules
+require "tlua" -- this call loads the core, so that `require` finds its modules
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, lazy.modules("tlua.rl", {

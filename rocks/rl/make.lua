@@ -9,8 +9,8 @@ local TimeLimit = require "tlua.rl.TimeLimit"
 
 local M = {}
 
--- Maps each name to its class, its limit of steps in an episode, if any, and the options that
--- differ from the defaults of the class.
+-- Maps each name to a class of environments, the limit of steps in an episode (if there is one),
+-- and options that differ from the class's defaults.
 local registry <const> = {
    ["CartPole-v0"] = {classic.CartPole, 200}, ["CartPole-v1"] = {classic.CartPole, 500},
    ["Acrobot-v1"] = {classic.Acrobot, 500}, ["MountainCar-v0"] = {classic.MountainCar, 200},
@@ -28,8 +28,8 @@ local take, names_of_all = args.declare [[rl.make(id: string, max_episode_steps:
    success_rate: number?, reward_schedule: numbers?, natural: boolean?, sab: boolean?, g: number?,
    goal_velocity: number?, sutton_barto_reward: boolean?)]]
 
--- Returns the options for an environment. Raises an error for options that only other environments
--- have.
+-- Returns the options of an environment. `names` are the options that its class takes. Raises an
+-- error for an option that only other environments take.
 local function options_of(a, names, defaults)
    local known, options = {id = true, max_episode_steps = true, render_mode = true}, {}
    for _, name in ipairs(names) do

@@ -1,5 +1,5 @@
--- off_policy.lua - what the agents with a replay buffer have in common: options, collecting steps,
--- updates, and target networks that follow the trained ones.
+-- off_policy.lua - the base classes of agents with a replay buffer. They collect steps, update the
+-- networks, and let target networks follow the trained networks.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -18,8 +18,8 @@ local M = {}
 local OffPolicy = class.class("rl.OffPolicy", Agent)
 M.OffPolicy = OffPolicy
 
---- The options that these agents have in common. Defaults that differ between the agents are filled
---- in.
+--- Declares the options that these agents have in common. The placeholders %s and %d stand for
+--- defaults that differ between the agents.
 M.OPTIONS = [[learning_rate: number = %s, buffer_size: count = 1000000,
    learning_starts: count = 100, batch_size: count = %d, tau: number = %s, gamma: number = 0.99,
    train_freq: count = %d, gradient_steps: integer = 1]]
@@ -50,8 +50,8 @@ function OffPolicy:_begin(env, a, kind, hidden, action_size)
       {prioritized = a.prioritized or false})
 end
 
---- Moves the parameters of target networks towards the parameters of the trained networks, in one
---- call.
+--- Moves the parameters of all target networks towards the parameters of the trained networks by
+--- one fused operation.
 ---@param targets Tensor[]
 ---@param parameters Tensor[]
 function OffPolicy:_follow(targets, parameters)
@@ -59,10 +59,12 @@ function OffPolicy:_follow(targets, parameters)
    torch._fused_step_(targets, parameters, {}, {}, "lerp", {self.tau})
 end
 
---- This method is called after each step of the n environments.
+--- Does nothing. It is called after each step of the n environments, and a derived class may
+--- override it.
 function OffPolicy:_stepped(n) end -- luacheck: no unused args
 
---- This method is called after each step; `dones` tells which episodes have ended with it.
+--- Does nothing. It is called after a step with which episodes have ended, and a derived class may
+--- override it. `dones` is true for the environments whose episodes have ended.
 function OffPolicy:_ended(dones) end -- luacheck: no unused args
 
 --- Makes train_freq steps in the environments, and then gradient_steps updates.
@@ -128,7 +130,8 @@ function Continuous:_make_critics(count)
    self.critic_optimizer = torch.optim.Adam(parameters, {lr = self.learning_rate})
 end
 
---- Returns the parts of the critics that are saved: networks, target networks and the optimizer.
+--- Returns the critics' parts of a saved agent: the critics, their target networks and their
+--- optimizer.
 function Continuous:_critic_parts()
    local parts = {critic_optimizer = self.critic_optimizer}
    for i, critic in ipairs(self.critics) do
@@ -145,7 +148,8 @@ function Continuous._least(nets, observations, actions)
    return least:view(-1)
 end
 
---- Makes an optimizer step of the critics, towards the target values `goals` for a batch.
+--- Makes an optimizer step that brings the critics' values for a batch closer to `goals`. `factor`
+--- is a factor of the loss.
 function Continuous:_fit_critics(batch, goals, factor)
    local input, loss = torch.cat({batch.observations, batch.actions}, 2), nil
    for _, critic in ipairs(self.critics) do
@@ -158,8 +162,8 @@ function Continuous:_fit_critics(batch, goals, factor)
    self.critic_optimizer:step()
 end
 
---- Makes an optimizer step of the actor. loss() computes the loss through the critics, whose
---- weights get no gradients in this call.
+--- Makes an optimizer step of the actor. loss() computes the actor's loss through the critics.
+--- Meanwhile, the weights of the critics get no gradients.
 function Continuous:_fit_actor(loss)
    local parameters = self.critic_parameters
    for i = 1, #parameters do parameters[i]:requires_grad_(false) end

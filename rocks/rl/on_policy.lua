@@ -58,8 +58,8 @@ end
 
 local log_root <const> = 0.5 * math.log(2 * math.pi)
 
--- Returns the log probabilities of actions, given the actor's output, and the mean entropy. The
--- entropy is not computed if its coefficient is 0.
+-- Returns the log probabilities of actions for the given output of the actor. Also returns the mean
+-- entropy, or nil if the entropy's coefficient is 0.
 local function evaluate(self, output, actions)
    local weighs = self.ent_coef ~= 0
    if self.is_discrete then
@@ -72,8 +72,8 @@ local function evaluate(self, output, actions)
    return log_p, weighs and (self.log_std + 0.5 + log_root):sum() or nil
 end
 
--- Returns the total loss: the sum of the losses of the policy and the values, minus the weighted
--- entropy.
+-- Returns the total loss: the policy's loss plus the weighted loss of the values, minus the
+-- weighted entropy.
 local function total(self, policy_loss, entropy, value_loss)
    local loss = policy_loss + self.vf_coef * value_loss
    return entropy and loss - self.ent_coef * entropy or loss
@@ -102,7 +102,8 @@ local function collect(self)
       rows.log_p[t] = evaluate(self, output, actions)
       rows.values[t] = self.critic(input):view(-1)
       local next_observations, rewards, ends, cuts, info = self.env:step(bounded(self, actions))
-      -- a truncated episode would have continued, so the value of its last observation is added
+      -- A truncated episode would have continued. So the discounted value of its last observation
+      -- is added to the reward.
       if cuts:any():item() then
          local after = self.critic(self:_encode(info.final_observation)):view(-1)
          rewards = rewards + self.gamma * after * (cuts:float() * (1 - ends:float()))

@@ -10,7 +10,7 @@ local spaces = require "tlua.rl.spaces"
 
 local M = {}
 
--- Defines the class of an environment. `signature` has the options of its constructor.
+-- Defines the class of an environment. `signature` declares the options of its constructor.
 local function define(name, signature)
    local cls = class.class("rl." .. name, Env)
    local take, names = args.declare(("rl.%s(%s)"):format(name, signature or ""))
@@ -87,7 +87,8 @@ function Lake:__init(...)
    self.reward_schedule = self.reward_schedule or {1.0, 0.0, 0.0}
 end
 
-local lake_moves <const> = {{0, -1}, {1, 0}, {0, 1}, {-1, 0}} -- the moves left, down, right, up
+-- the moves for the actions 1 to 4, {row, column}: left, down, right, up
+local lake_moves <const> = {{0, -1}, {1, 0}, {0, 1}, {-1, 0}}
 
 local function letter_at(self, state)
    local width = #self.desc[1]
@@ -144,7 +145,8 @@ function Cliff:__init(...) self:begin(48, 4, ...) end
 
 function Cliff:start() self.state = 37 end
 
-local cliff_moves <const> = {{-1, 0}, {0, 1}, {1, 0}, {0, -1}} -- the moves up, right, down, left
+-- the moves for the actions 1 to 4, {row, column}: up, right, down, left
+local cliff_moves <const> = {{-1, 0}, {0, 1}, {1, 0}, {0, -1}}
 
 function Cliff:outcomes(state, action)
    local list, chance = {}, self.is_slippery and 1 / 3 or 1.0

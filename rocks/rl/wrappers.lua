@@ -26,8 +26,8 @@ local function unbounded(n)
    return spaces.Box(low, high)
 end
 
--- Makes a step in the wrapped environment and returns its results after checking them. An
--- observation in a Box of n numbers becomes a list.
+-- Makes a step in the wrapped environment, checks the results and returns them. If the observations
+-- are in a Box of n numbers, an observation becomes a list.
 local function step(self, action, n)
    local env = self.env
    local observation, reward, terminated, truncated, info = env:step(action)
@@ -36,7 +36,7 @@ local function step(self, action, n)
    return observation, reward, terminated, truncated, info
 end
 
--- Resets the wrapped environment and returns its results after checking them.
+-- Resets the wrapped environment, checks the results and returns them.
 local function reset(self, options, n)
    local observation, info = self.env:reset(options or {})
    return checks.observation(torch.type(self.env) .. ".reset", observation, n), info
@@ -91,7 +91,7 @@ end
 
 -- Running statistics ------------------------------------------------------------------------------
 
--- The running mean and variance of each of `n` columns of numbers.
+-- Keeps the running mean and variance of each of `n` columns of numbers.
 local Running = class.class("rl.Running")
 
 function Running:__init(n)
@@ -267,7 +267,8 @@ function M.FrameStackObservation:__init(...)
    self.frames = {}
 end
 
--- Adds an observation in place of the oldest one. Returns all of them as one list.
+-- Replaces the oldest observation by a new one. Returns all kept observations, concatenated to one
+-- list.
 local function stacked(self, observation)
    local n, frames = self.width, self.frames
    local list = table.move(frames, n + 1, n * self.stack_size, 1, {})

@@ -253,8 +253,8 @@ describe("data.datapipes.iter", function()
          assert.same({{"a", "a"}, {"d", "d"}, {"c"}, {"d"}},
             list(W {"a", "b", "c", "a", "a", "d", "d", "d"}:groupby(itself, {buffer_size = 3,
                group_size = 3, guaranteed_group_size = 2, drop_remaining = true})))
-         -- This result was computed by hand, because a returned group has its own key here, whereas PyTorch returns the
-         -- key of the last item.
+         -- This result was computed by hand. Here, a returned group has its own key; PyTorch returns the key of the
+         -- last item that was read.
          assert.same({{"b", {"b", "b"}}, {"a", {"a"}}, {"c", {"c"}}},
             list(W {"a", "b", "b", "c"}:groupby(itself, {buffer_size = 3, keep_key = true})))
          assert.raises("iter.Grouper: the buffer of 3 items is full", "has 1 of at least 2",
@@ -464,7 +464,7 @@ describe("data.datapipes.iter", function()
             local order = table.concat(list(pipe))
             counts[order] = (counts[order] or 0) + 1
          end
-         -- each of the six orders should occur about 100 times; the standard deviation is 9
+         -- Each of the six orders should occur about 100 times. The standard deviation of the counts is 9.
          for _, order in ipairs {"123", "132", "213", "231", "312", "321"} do
             assert.is_true(counts[order] > 60 and counts[order] < 140, order)
          end

@@ -4,7 +4,7 @@
 local torch = require "tlua"
 local nn, hub = torch.nn, torch.hub
 
--- points inside a circle belong to class 2, and points outside to class 1
+-- Points inside a circle belong to class 2, and all other points to class 1.
 torch.manual_seed(1)
 local points = torch.rand(2000, 2) * 2 - 1
 local classes = points:pow(2):sum(2):lt(0.6):long() + 1

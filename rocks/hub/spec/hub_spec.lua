@@ -11,7 +11,7 @@ local COMMIT <const> = ("0123456789"):rep(4)
 local base -- the server's URL
 local folder, log -- the server's folder, and a function that returns the requests that the server has received
 
--- Calls fn(folder) while a server runs and the cache is empty.
+-- Returns a test that runs fn(folder) while a server runs and the cache is empty.
 local function served(fn)
    return function()
       shell.with_folder(function(place)
@@ -56,7 +56,8 @@ local function failure(fn, ...)
    return (tostring(message):gsub("^[^\n]-:%d+: ", ""))
 end
 
--- Runs a function while pauses take no time: they only move the clock forward. Returns the pauses in seconds.
+-- Calls fn while sleeping takes no time: a pause only moves the clock forward. Returns the lengths of the pauses in
+-- seconds.
 local function without_pauses(fn)
    local sleep, clock, pauses, moved = torch.distributed._sleep, torch.io.clock, {}, 0
    local _ <close> = setmetatable({}, {__close = function()
@@ -81,7 +82,7 @@ describe("hub.download_url_to_file", function()
    local text <const> = noise(300000)
    local function has_data() shell.write(folder .. "/data", text) end
 
-   -- Downloads PREFIX/data, and checks the file.
+   -- Downloads the test's file by a URL with the given prefix, which makes the server misbehave, and checks the file.
    local function whole(place, prefix, options)
       has_data()
       assert.equal(sum(text), fetch(prefix .. "/data", place .. "/x", options))
@@ -112,7 +113,8 @@ describe("hub.download_url_to_file", function()
             failure(fetch, prefix .. "/data", place .. "/y", {max_bytes = 1000}))
          assert.is_false(exists(place .. "/y") or exists(place .. "/y.part"))
       end
-      shell.write(place .. "/y.part", text:sub(1, 1000)) -- these bytes count towards the largest size, too
+      -- The bytes that are there already count towards the largest size, too.
+      shell.write(place .. "/y.part", text:sub(1, 1000))
       local _, message = pcall(fetch, "/data", place .. "/y", {max_bytes = 299999, hash_prefix = sum(text)})
       assert.matches("more than 299999 bytes", message, 1, true)
       assert.equal(sum(text), fetch("/data", place .. "/y", {max_bytes = 300000}))
@@ -131,7 +133,7 @@ describe("hub.download_url_to_file", function()
       end
       shell.write(place .. "/x.part", ("?"):rep(1000)) -- without a tag file, the version of these bytes is unknown
       whole(place, "")
-      shell.write(place .. "/x.part", ("?"):rep(400000)) -- longer than the file
+      shell.write(place .. "/x.part", ("?"):rep(400000)) -- this unfinished file is longer than the file on the server
       shell.write(place .. "/x.part.tag", '"' .. sum(text):sub(1, 16) .. '"')
       whole(place, "")
    end))
@@ -143,7 +145,7 @@ describe("hub.download_url_to_file", function()
       shell.write(place .. "/x.part", text:sub(1, 1000))
       whole(place, "", {hash_prefix = sum(text)})
       assert.matches("bytes=1000%-", table.concat(log(), "\n"))
-      shell.write(place .. "/x.part", text) -- all bytes have arrived already
+      shell.write(place .. "/x.part", text) -- the unfinished file already has all bytes
       whole(place, "", {hash_prefix = sum(text)})
    end))
 
@@ -382,7 +384,7 @@ describe("hub.pack", function()
       assert.same({"small"}, hub.list(path))
       assert.equal('small: an example\narchitecture: ["nn.Sequential",["nn.Linear",4,2],["nn.Tanh"]]\n'
          .. 'config: {"classes":["a","b"]}\nlicense: MIT\n\n# small\nNo more.', hub.help(path))
-      -- another reader of safetensors finds the weights under PyTorch's names
+      -- Another reader of safetensors files finds the weights under PyTorch's names.
       assert.is_true(torch.load(path)["0.weight"]:equal(model.weights[1].weight))
       assert.is_true(hub.load(path, {pretrained = false}).training)
    end))
@@ -651,7 +653,7 @@ describe("hub.load", function()
          if line:find "^GET /private/line/lfs" then second = line end
       end
       assert.matches("Bearer secret$", first)
-      assert.matches("%- %-$", second) -- the server to which the first server redirects gets no token
+      assert.matches("%- %-$", second) -- the first server redirects to a second one, which must not get the token
    end))
 
    it("checks a file of Git LFS against the checksum in its header", served(function()
@@ -680,7 +682,7 @@ describe("hub.load", function()
       assert.is_true(hub.load("o/many", given)(ids).logits:equal(many(ids).logits))
       assert.matches("hub.load: .*unknown option colour", failure(hub.load, "o/one", {endpoint = base, colour = 1}))
       assert.matches("/o%-%-many/snapshots/", hub.download("o/many", given):gsub("models%-%-", ""))
-      -- in the cache of Hugging Face's library, files are symbolic links to blobs
+      -- In the cache of Hugging Face's library, the files are symbolic links to blobs.
       local cache = place .. "/hf/models--o--cached"
       shell.ok(("mkdir -p %s/refs %s/blobs %s/snapshots/%s"):format(cache, cache, cache, COMMIT))
       shell.write(cache .. "/refs/main", COMMIT)

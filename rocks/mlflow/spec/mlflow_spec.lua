@@ -59,8 +59,8 @@ while true do
 end
 ]==]
 
--- Starts a server, makes it the tracking URI, and calls fn(folder, log); log() returns the requests so far. Returns the
--- library's output on stderr.
+-- Starts a server, makes it the tracking URI, and calls fn(folder, log). log() returns the requests that the server has
+-- received. Returns the text that the library has printed on stderr.
 local function with_server(mode, fn)
    shell.with_folder(function(folder)
       shell.write(folder .. "/server.lua", server)
@@ -156,7 +156,8 @@ describe("a run on a server", function()
          local path = output:match "file://(.-)/artifacts"
          assert.matches("^%d+ 1 1\n%d+ 2 2\n$", shell.read(path .. "/metrics/loss"))
          assert.matches("\nstatus: 3\n", shell.read(path .. "/meta.yaml"))
-         http.request("POST", uri .. "/api/2.0/mlflow/runs/update", {body = "{}"}) -- tells the server to end
+         -- This request tells the server to end.
+         http.request("POST", uri .. "/api/2.0/mlflow/runs/update", {body = "{}"})
          shell.write(folder .. "/train.lua", shell.read(folder .. "/train.lua"):gsub("%d+\"", "1\""))
          output = shell.ok(("cd %s && %s train.lua"):format(folder, shell.quote(tlua)))
          assert.matches("no connection to 127.0.0.1:1: .*the run goes on in mlruns", output)

@@ -35,8 +35,8 @@ end
 local channels <const> = {shell = kinds.DEALER, control = kinds.DEALER, stdin = kinds.DEALER, iopub = kinds.SUB,
    hb = kinds.REQ}
 
---- Starts a kernel. `given` may have the fields transport, key and parent. With `parent`, the kernel's parent is a
---- separate process; the client's field `parent_pid` is its process id.
+--- Starts a kernel. `given` may have the fields transport, key and parent. With `parent`, a separate process is the
+--- kernel's parent, and the client's field `parent_pid` has its process id.
 function M.start(given)
    given = given or {}
    local folder = shell.ok("mktemp -d"):match "[^\n]+"
@@ -69,7 +69,7 @@ function M.start(given)
       assert(self[name]:connect(("%s://%s%s%d"):format(config.transport, config.ip, separator,
          config[name .. "_port"])))
    end
-   -- the first message arrives only after the iopub channel is connected
+   -- The first messages of the iopub channel are lost until the channel is connected, so the request is repeated.
    for _ = 1, 100 do
       self:send("shell", "kernel_info_request", {})
       local reply = self:receive("shell", 60)
@@ -144,7 +144,7 @@ function Client:alive()
    return state:find "%S" ~= nil and not state:find "^%s*Z"
 end
 
---- Waits for the end of the kernel. Returns whether it has ended.
+--- Waits for the end of the kernel's process. Returns false if it has not ended after the given number of seconds.
 function Client:ended(seconds)
    local ends = torch.io.clock() + seconds
    while self:alive() do

@@ -20,7 +20,7 @@ end
 
 local function tlua(arguments) return shell.run(shell.start() .. " notebook " .. arguments) end
 
--- Runs a notebook in a process of its own. Returns its cells, the command's output and the exit status.
+-- Runs a notebook in a separate process. Returns its cells, the command's output and the exit status.
 local function run(text, options)
    return shell.with_folder(function(folder)
       local path = folder .. "/n.ipynb"
@@ -248,7 +248,7 @@ describe("messages", function()
    end)
 
    it("are signed as Python's hmac signs them", function()
-      -- Python's hmac.new(b"key", b"{}" * 4, "sha256").hexdigest() gave this signature
+      -- This signature is the result of Python's hmac.new(b"key", b"{}" * 4, "sha256").hexdigest().
       local signature = "ca767b02c5bc061ed184a9a029e7f93a7f2f7ed4e8fe74120fc1212f0b008fa3"
       assert.equal(signature, torch._kernel.hmac("key", ("{}"):rep(4)))
       local frames = {"id", "<IDS|MSG>", signature, "{}", "{}", "{}", "{}"}

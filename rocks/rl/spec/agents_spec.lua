@@ -4,7 +4,7 @@ local torch = require "tlua"
 local rl = require "tlua.rl"
 local shell = require "spec.support.shell"
 
--- An environment whose observation tells which action is the best.
+-- In this environment, the observation tells which action is the best.
 local Tell = torch.class("Tell", rl.Env)
 
 function Tell:__init(continuous)

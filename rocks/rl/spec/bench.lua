@@ -19,7 +19,7 @@ local function products(n, a, b)
    return function()
       local x, w, out = torch.randn(256, a), torch.randn(a, b), torch.empty(256, b)
       return function(count)
-         -- the first 100 steps fill the buffer without learning
+         -- The first 100 steps fill the buffer without learning, so they are not counted here.
          for _ = 1, (count // 20 - 100) * n do torch.mm(x, w, {out = out}) end
       end
    end
@@ -56,11 +56,11 @@ local rows <const> = {
       local agent = rl.TD3(rl.make "Pendulum-v1", {seed = 1})
       return function(n) agent:learn(n // 20) end
    end, 20},
-   -- SAC's update has forward passes of the actor (two), the critics (two) and the targets, and gradients of the
-   -- critics, of their input and of the actor
+   -- An update of SAC has two forward passes of the actor, two forward passes of each critic and one of each target
+   -- network. It has gradients of the critics, of their input and of the actor.
    {"products of SAC alone", products(16, 256, 256), 20},
-   -- TD3's update has passes of the critics, the targets and their actor, and in every second step of the actor and a
-   -- critic
+   -- An update of TD3 has forward passes of the critics, of their target networks and of the target actor. In every
+   -- second update, the actor and one critic are computed too.
    {"products of TD3 alone", products(11.5, 400, 300), 20},
 }
 

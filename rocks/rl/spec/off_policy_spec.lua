@@ -72,7 +72,8 @@ describe("an update of", function()
          for _, p in ipairs(agent.actor:parameters()) do list[#list + 1] = p:detach():view(-1) end
          return torch.cat(list), agent
       end
-      -- The first update uses the initial coefficient; later updates use the learnt one.
+      -- The first update uses the initial coefficient, so it is the same for both agents. Later updates use the
+      -- coefficient that has been learnt.
       local fixed, agent = updated(0.5, 1)
       local learnt, other = updated("auto_0.5", 1)
       assert.is_true(torch.allclose(fixed, learnt, {atol = 1e-6}))
@@ -133,7 +134,7 @@ describe("noise for actions", function()
          {0, 0}, {1})
       refuses("rl.NormalActionNoise: sigma: expected numbers of at least 0, got -1", rl.NormalActionNoise, {0}, {-1})
       local still = rl.OrnsteinUhlenbeckActionNoise({0}, {0})
-      still:sample(3):add_(100) -- changing a sample in place does not change the state of the noise
+      still:sample(3):add_(100) -- changing a sample in place must not change the state of the noise
       assert.equal(0, still:sample(3):abs():max():item())
       refuses("rl.OrnsteinUhlenbeckActionNoise.reset: dones: expected a bool tensor of 3 elements", still.reset, still,
          torch.tensor {true})
