@@ -18,7 +18,7 @@ local root <const> = folder .. "/root"
 --- Quotes a text for the shell.
 local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
 
---- Runs a command and returns its lines; raises an error if it fails.
+--- Runs a command and returns the lines of its output. Raises an error if the command fails.
 local function run(command)
    local pipe <close> = assert(io.popen(command))
    local lines = {}
@@ -33,8 +33,9 @@ local function write(path, text)
    assert(file:write(text))
 end
 
--- The packages. A file belongs to the first package with a pattern that it matches. `needs` are
--- further dependencies beside those that the files' symbols tell.
+-- The Debian packages. A file belongs to the first package that has a pattern matching its path.
+-- Most dependencies follow from the symbols that a package's files use; `needs` lists all other
+-- dependencies.
 local packages <const> = {
    {
       name = "tlua-cuda", section = "science", needs = {"libtlua0 (= VERSION)"},
@@ -88,8 +89,8 @@ for _, path in ipairs(run(("cd %s && find . -type f -o -type l"):format(quote(ro
    package.there = true
 end
 
---- Returns the dependencies that the symbols of a package's programs and libraries tell: the C
---- library, with the newest version of a symbol.
+--- Returns the dependencies that follow from the symbols which a package's programs and libraries
+--- use. These are the dependencies on the C library, at least in the version of the newest symbol.
 local function needed_libraries(place)
    local newest = {0, 0}
    local symbols = run(("find %s -type f \\( -name '*.so*' -o -path '*/bin/*' \\) " ..
@@ -160,14 +161,15 @@ for _, package in ipairs(packages) do
    if package.there then
       local place = folder .. "/" .. package.name
       local docs = place .. "/usr/share/doc/" .. package.name
-      -- the file `copyright` contains this text
+      -- The file `copyright` contains this text, so the file LICENSE is removed.
       run("rm -f " .. quote(place .. "/usr/share/doc/tlua/LICENSE"))
       write(docs .. "/copyright", copyright)
       write(docs .. "/changelog.Debian",
             ("%s (%s-1) unstable; urgency=medium\n\n  * Package tlua %s.\n\n -- %s  %s\n")
             :format(package.name, version, version, maintainer, date))
       run("gzip -9n " .. quote(docs .. "/changelog.Debian"))
-      -- these packages are not uploaded to Debian, so they close no request for packaging
+      -- These packages are not uploaded to Debian. So they close no request for packaging, which
+      -- lintian would expect.
       write(place .. "/usr/share/lintian/overrides/" .. package.name,
             package.name .. ": initial-upload-closes-no-bugs\n")
       run(("find %s -name '*.so*' -type f -exec chmod -x {} +"):format(quote(place)))

@@ -15,7 +15,8 @@ local function lines_of(command)
    return list
 end
 
--- The sections of the notes; each lists the verbs with which the subjects of its commits begin.
+-- The sections of the notes. Each is a list with the section's title and the verbs with which the
+-- subjects of its commits begin.
 local sections <const> = {
    {"New", "Add Let Support Write Ship Install Print Show Tell Count Read Save Load"},
    {"Mended", "Fix Mend Refuse Keep Guard Wait Raise Check Report Avoid Stop Name Say"},
@@ -29,7 +30,8 @@ for _, section in ipairs(sections) do
    for verb in section[2]:gmatch "%a+" do section_of[verb] = section[1] end
 end
 
--- Patterns of commits that users do not notice: specs, comments, and moved files.
+-- The first words of commits that users do not notice, such as those about specs, comments and
+-- moved files.
 local inner <const> = {
    Reword = true, Wrap = true, Rename = true, Move = true,
    Merge = true, Test = true, Correct = true, Complete = true,

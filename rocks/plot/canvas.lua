@@ -185,9 +185,10 @@ end
 
 -- PNG -------------------------------------------------------------------------------------------
 
-local sub_rows <const> = 4 -- the number of sample rows in each row of pixels
+local sub_rows <const> = 4 -- the number of sample rows within each row of pixels, for smooth edges
 
--- Blends a colour into a pixel. `share` is the part of the pixel that the colour covers.
+-- Blends a colour into the pixel `at`. The colour covers the part `share` of the pixel, from 0 to
+-- 1.
 local function blend(pixels, at, rgb, share)
    local old = pixels[at]
    if share >= 0.999 then
@@ -200,8 +201,8 @@ local function blend(pixels, at, rgb, share)
    pixels[at] = math.floor(r + 0.5) << 16 | math.floor(g + 0.5) << 8 | math.floor(b + 0.5)
 end
 
--- row[x] is the share of pixel x that is covered, from 0 to 1. Adds to it the share of each pixel
--- that lies between the positions `from` and `to`.
+-- Updates row, in which row[x] is the covered share of pixel x, from 0 to 1. Adds the share of each
+-- pixel that lies between the positions `from` and `to`.
 local function add_span(row, from, to)
    local first, last = math.floor(from), math.floor(to)
    if first == last then
@@ -222,7 +223,7 @@ local function fill(self, polygons, rgb, alpha, clip)
       left, top = math.max(left, clip[1]), math.max(top, clip[2])
       right, bottom = math.min(right, clip[3]), math.min(bottom, clip[4])
    end
-   -- crossings[r] lists where the polygons' edges cross sample row r
+   -- crossings[r] lists the positions at which the polygons' edges cross sample row r.
    local crossings = {}
    local first_row = math.ceil(top * sub_rows - 0.5)
    local last_row = math.ceil(bottom * sub_rows - 0.5) - 1
@@ -279,7 +280,8 @@ local function fill(self, polygons, rgb, alpha, clip)
    end
 end
 
--- Splits a line into dashes. `dash` lists the lengths of dashes and gaps alternately.
+-- Splits a line into the dashes of its style. `dash` lists the length of a dash, the length of a
+-- gap, the length of the next dash, and so on.
 local function dashed(points, dash)
    local pieces, piece, at, left, on = {}, {points[1], points[2]}, 1, dash[1], true
    for i = 3, #points, 2 do
@@ -315,7 +317,8 @@ local function stroke(self, shape)
          local length = (dx * dx + dy * dy) ^ 0.5
          if length > 0 then
             dx, dy = dx / length * half, dy / length * half
-            -- extends segments a little where they meet, which closes the gaps at the joints
+            -- Segments are made a little longer where they meet, which closes the gaps at the
+            -- joints.
             local more = (i > 3 or i < #points - 1) and 0.4 or 0
             local ex, ey = dx * more, dy * more
             polygons[#polygons + 1] = {x0 - dy - ex, y0 + dx - ey, x1 - dy + ex, y1 + dx + ey,

@@ -23,7 +23,8 @@ local cycle <const> = {
    0x1496A0,
 }
 
--- For each colour map, its colours at equally spaced numbers from 0 to 1.
+-- Maps the name of each colour map to a list of colours. They belong to equally spaced numbers from
+-- 0 to 1; colours between them are interpolated.
 local maps <const> = {
    viridis = {0x440154, 0x472D7B, 0x3B528B, 0x2C728E, 0x21918C, 0x28AE80, 0x5EC962, 0xADDC30,
       0xFDE725},

@@ -2,10 +2,10 @@
 
 local M = {}
 
--- For each of the 16 cases, the sides of a cell that a line connects. The number of a case is the
--- sum of the numbers of the corners that are at least as high as the level: top left 1, top right
--- 2, bottom right 4, bottom left 8. In the cases 5 and 10, the height in the middle of the cell
--- decides between two pairs of lines.
+-- Maps each of the 16 cases of a grid cell to the sides of the cell that are connected by a line.
+-- The number of a case tells which corners are at least as high as the level: 1 is added for the
+-- top left corner, 2 for top right, 4 for bottom right and 8 for bottom left. In the cases 5 and
+-- 10, two pairs of lines are possible; the height in the middle of the cell decides between them.
 local TOP <const>, RIGHT <const>, BOTTOM <const>, LEFT <const> = 1, 2, 3, 4
 local sides <const> = {
    {LEFT, TOP}, {TOP, RIGHT}, {LEFT, RIGHT}, {RIGHT, BOTTOM}, {TOP, RIGHT, BOTTOM, LEFT},
@@ -13,10 +13,11 @@ local sides <const> = {
    {RIGHT, BOTTOM}, {LEFT, RIGHT}, {TOP, RIGHT}, {LEFT, TOP},
 }
 
--- Finds the sides of grid cells that a level crosses, and connects them. A side has the same number
--- in both cells that share it, and at most one neighbour in each of them. Returns the sides in the
--- order of their cells, and two tables of their neighbours. Cells with a value that is not finite
--- have no lines.
+-- Finds the sides of grid cells that a level crosses, and connects them to lines. A side has the
+-- same number in both cells that share it. It has at most one neighbour in each of these cells, the
+-- side to which the line goes on. Returns the list of sides in the order of their cells, and two
+-- tables that map a side to its two neighbours. Cells with a value that is not finite have no
+-- lines.
 local function connect(rows, level)
    local found, first, second = {}, {}, {}
    local function link(a, b)
@@ -28,7 +29,7 @@ local function connect(rows, level)
       end
    end
    local columns = #rows[1]
-   local number = {} -- the numbers of the cell's sides
+   local number = {} -- maps TOP, RIGHT, BOTTOM and LEFT to the numbers of the cell's sides
    for i = 1, #rows - 1 do
       local upper, lower = rows[i], rows[i + 1]
       for j = 1, columns - 1 do
@@ -37,7 +38,7 @@ local function connect(rows, level)
             + (c >= level and 4 or 0) + (d >= level and 8 or 0)
          local sum = a + b + c + d
          if case ~= 0 and case ~= 15 and sum - sum == 0 then
-            -- gives even numbers to sides along rows and odd numbers to sides along columns
+            -- Sides along rows get even numbers, and sides along columns get odd numbers.
             local corner = 2 * ((i - 1) * columns + j)
             number[TOP], number[LEFT] = corner, corner + 1
             number[BOTTOM], number[RIGHT] = corner + 2 * columns, corner + 3
@@ -72,7 +73,8 @@ end
 function M.lines(rows, level)
    local found, first, second = connect(rows, level)
    local lines, seen = {}, {}
-   -- Returns the chain of sides that begins with a side and continues with the given neighbour.
+   -- Returns the chain of sides that follow the side `from`: its neighbour `to`, the next side and
+   -- so on, until the line ends or is closed.
    local function follow(from, to)
       local path = {}
       while to do

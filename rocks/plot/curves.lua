@@ -7,7 +7,8 @@ local png = require "tlua.io.png"
 
 local M = {}
 
--- The colours of the curves, in order. They also differ in brightness.
+-- The colours of the curves, in order. They differ in brightness too, so that they can be told
+-- apart without colours.
 local colours = {
    {31, 119, 180}, {214, 84, 14}, {44, 140, 60}, {148, 60, 170}, {120, 80, 50}, {20, 150, 160},
 }
@@ -36,8 +37,8 @@ local function range(series, which, logarithmic)
 end
 
 -- Calls visit(line number, x, y, first) for each point that can be drawn. Coordinates are fractions
--- of the frame's width and height. `first` is true if the point begins a line, because no segment
--- leads to it.
+-- of the frame's width and height. `first` is true if the point begins a part of a line. No segment
+-- leads to such a point.
 local function each_point(series, x_axis, y_axis, visit)
    for i, line in ipairs(series) do
       local first = true
@@ -93,7 +94,7 @@ end
 
 -- The terminal ----------------------------------------------------------------------------------
 
--- The bit of each dot in a Braille character, indexed by [column][row].
+-- dots[column][row] is the bit that this dot has in the code of a Braille character.
 local dots = {[0] = {[0] = 1, 2, 4, 64}, {[0] = 8, 16, 32, 128}}
 
 local function pad_left(text, width)
@@ -226,7 +227,8 @@ end
 
 -- PNG -------------------------------------------------------------------------------------------
 
--- Indices in the palette. The colours of the curves follow.
+-- These are indices in the palette of the PNG file. The colours of the curves follow from
+-- first_line on.
 local white, ink, grid, first_line = 0, 1, 2, 3
 
 --- Draws the curves as a PNG image; returns the bytes of the file.
@@ -263,7 +265,7 @@ function M.png(figure)
    end
    draw_lines(figure, x_axis, y_axis, right - left + 1, bottom - top + 1, function(i, x, y)
       local value = first_line + (i - 1) % #colours
-      set(left + x, top + y, value) -- lines are two pixels thick
+      set(left + x, top + y, value) -- lines are two pixels thick, so two pixels are set
       set(left + x + 1, top + y, value)
       set(left + x, top + y + 1, value)
    end)

@@ -157,7 +157,7 @@ end
 local take_image = args.signature [[utils.plot.image(tensor: tensor, title: string?,
    range: numbers?, columns: count?, gap: count = 1, scale: count = 8, save: string?)]]
 
--- Reshapes an image or several images, in any accepted shape, to (N, C, H, W).
+-- Converts an image or several images of any accepted shape to the shape (N, C, H, W).
 local function as_batch(tensor)
    local n = tensor:dim()
    local function channels(dim) return tensor:size(dim) == 1 or tensor:size(dim) == 3 end

@@ -2,7 +2,8 @@
 
 local M = {}
 
--- Returns 1, 2 or 5 times a power of ten: a step that divides a range into at most n parts.
+-- Returns the smallest step that divides a range into at most n parts and is 1, 2 or 5 times a
+-- power of ten.
 local function round_step(range, n)
    local power = 10.0 ^ math.floor(math.log(range / n, 10))
    for _, factor in ipairs {1, 2, 5} do
@@ -18,8 +19,8 @@ local function label(value, step)
    return ("%." .. places .. "f"):format(value)
 end
 
--- Returns marks at powers of ten with exponents from `low` to `high`. If there are too many, some
--- are omitted.
+-- Returns tick marks at the powers of ten whose exponents are from `low` to `high`. If there are
+-- more than n, only every second, third or later one is returned.
 local function powers(low, high, n)
    local marks = {}
    local first, last = math.ceil(low - 1e-9), math.floor(high + 1e-9)

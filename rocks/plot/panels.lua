@@ -45,9 +45,9 @@ local function range_of(ax, which)
    return from, to
 end
 
--- Returns an axis with three fields. The function `place` maps the axis' range to 0 to 1, and a
--- value that cannot be drawn to nil. `marks` lists the tick marks. `minor` lists the positions of
--- tick marks without text.
+-- Returns an axis, a table with three fields. The function `place` maps a value to its position,
+-- from 0 to 1, within the axis' range; it maps a value that cannot be drawn to nil. `marks` lists
+-- the tick marks. `minor` lists the positions of tick marks without text.
 local function axis_of(ax, which, most)
    local low, high = range_of(ax, which)
    local logarithmic = ax.scale[which] == "log"
@@ -166,7 +166,7 @@ end
 
 local draw = {}
 
--- Calls visit(points) for each part of a line that has no gaps.
+-- Calls visit(points) for each part of a line between gaps.
 local function each_part(artist, map, visit)
    local points = {}
    for i = 1, #artist.ys do
@@ -216,7 +216,8 @@ end
 
 function draw.points(out, artist, view)
    local list, seen = {}, {}
-   local many = #artist.xs > 20000 -- if there are many points, only one is drawn on each pixel
+   -- If there are many points, only one point is drawn on each pixel.
+   local many = #artist.xs > 20000
    for i = 1, #artist.xs do
       local x, y, depth = view.map(artist.xs[i], artist.ys[i], artist.zs and artist.zs[i])
       local size = artist.sizes[i]
@@ -351,7 +352,8 @@ end
 function draw.image(out, artist, view)
    local matrix = artist.matrix
    local rows, columns = matrix:size(1), matrix:size(2)
-   -- Returns at most `most` of n rows or columns, equally spaced.
+   -- Chooses at most `most` out of n rows or columns, which are equally spaced, and returns their
+   -- numbers.
    local function chosen(n, most)
       local list = {}
       local k = math.min(n, math.max(1, math.floor(most)))
@@ -373,7 +375,7 @@ function draw.image(out, artist, view)
       end
       cells[i] = line
    end
-   -- if origin = "upper", row 1 is at the top of the extent, otherwise at its bottom
+   -- With origin = "upper", row 1 is at the top of the extent; otherwise it is at the bottom.
    local first_at = artist.upper and artist.top or artist.bottom
    local first_on_top = (first_at == artist.high) == (y1 < y0)
    if not first_on_top then
@@ -383,8 +385,8 @@ function draw.image(out, artist, view)
       {clip = view.clip})
 end
 
--- Converts a position in the grid's rows or columns, from 1 and possibly fractional, to a value of
--- the axis.
+-- Returns the value of the axis at a position in the grid's rows or columns. Positions count from 1
+-- and may be fractions.
 local function between(list, at)
    local i = math.max(1, math.min(math.floor(at), #list - 1))
    return list[i] + (list[i + 1] - list[i]) * (at - i)
@@ -404,8 +406,8 @@ function draw.contour(out, artist, view)
    end
 end
 
--- Converts a value of the axis to a (fractional) row or column of the grid. Returns nil if the
--- value is outside the grid.
+-- Returns the position of an axis' value in the grid's rows or columns, as a fraction. Returns nil
+-- if the value is outside the grid.
 local function grid_position(list, value)
    local low, high = 1, #list
    if not (value >= list[1] and value <= list[high]) then return nil end
@@ -556,7 +558,8 @@ local function draw_legend(out, ax, view)
    end
 end
 
--- Draws two-dimensional axes. `left` is the left edge of the texts of the tick marks.
+-- Draws axes with two dimensions into a rectangle. `left` is the left edge of the tick marks'
+-- texts.
 local function draw_flat(out, ax, left, top, right, bottom)
    local y_axis = axis_of(ax, "y", math.max(2, (bottom - top) // 45))
    local widest = 0
@@ -565,7 +568,7 @@ local function draw_flat(out, ax, left, top, right, bottom)
    end
    left = math.min(left + math.max(26, widest), right - 20)
    local x_axis = axis_of(ax, "x", math.max(2, (right - left) // 50))
-   if ax.equal then -- gives a unit the same length on both axes
+   if ax.equal then -- with this option, a unit has the same length on both axes
       local wide, high = x_axis.high - x_axis.low, y_axis.high - y_axis.low
       local scale = math.min((right - left) / wide, (bottom - top) / high)
       local dx, dy = (right - left - wide * scale) / 2, (bottom - top - high * scale) / 2
@@ -585,7 +588,7 @@ local function draw_flat(out, ax, left, top, right, bottom)
       local px, py = view.map_x(x), view.map_y(y)
       if px and py then return px, py end
    end
-   -- on a logarithmic axis, areas that reach to zero or below end just below the lower edge
+   -- On a logarithmic axis, an area that reaches to zero or below ends just below the lower edge.
    function view.lift(y)
       return y_axis.floor and y < y_axis.floor and y_axis.floor * 0.999 or y
    end

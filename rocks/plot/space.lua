@@ -22,8 +22,8 @@ local function range_of(ax, which)
    return low - margin, high + margin
 end
 
---- Draws the frame, and returns the view. The view's function `map` returns the position of a point
---- on the canvas, and its depth.
+--- Draws the frame of the axes, and returns the view. The view's function `map` converts a point to
+--- its position on the canvas and its depth.
 ---@param out utils.plot.Canvas
 ---@param ax utils.plot.Axes
 ---@param box number[]  left, top, right, bottom
@@ -49,8 +49,8 @@ function M.draw(out, ax, box)
       return (value / 2 - low[i] / 2) / (high[i] / 2 - low[i] / 2) - 0.5
    end
 
-   -- Draws the three faces behind the points. Below, two horizontal edges and one vertical edge get
-   -- tick marks.
+   -- The three faces of the cube that are behind the points are drawn. Two horizontal edges and one
+   -- vertical edge get tick marks below.
    local back_x = cos_a > 0 and -0.5 or 0.5
    local back_y = sin_a > 0 and -0.5 or 0.5
    local floor = sin_e >= 0 and -0.5 or 0.5
@@ -100,7 +100,7 @@ function M.draw(out, ax, box)
             dx, dy = -8, 0
          end
          if i < 3 then dx = px < cx and -6 or 6 end
-         -- leaves out texts near a corner, where texts of two axes would overlap
+         -- Texts near a corner, where the texts of two axes would overlap, are left out.
          if i < 3 and (mark.at < 0.04 or mark.at > 0.96) then goto next_mark end
          out:text(px + dx, py + dy, mark.text, {size = 10,
             anchor = i == 3 and "end" or px < cx and "end" or "start"})

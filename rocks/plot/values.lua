@@ -45,7 +45,8 @@ function M.list(who, what, value)
    args.refuse(who, what, "a list of numbers or a tensor of one dimension", value)
 end
 
---- Returns a list of n numbers, from one number, a list or a tensor.
+--- Returns a list of n numbers. `value` is such a list, a tensor of n numbers, or one number, which
+--- is repeated.
 ---@param who string
 ---@param what string
 ---@param value any

@@ -40,7 +40,8 @@ local function make_folder(who, path)
    if not made then fail(who, path, message) end
 end
 
--- Prints a message once, and drops all events from then on: a full disk must not end the training.
+-- Prints a message once. From then on, all events are dropped, because a full disk must not end the
+-- training.
 local function lost(self, message)
    if not self.failed then
       io.stderr:write(("SummaryWriter: %s: %s; nothing more is written\n"):format(self.path,
@@ -55,7 +56,7 @@ function SummaryWriter:__init(...)
    self.max_queue, self.flush_secs = math.max(a.max_queue, 1), a.flush_secs
    make_folder("log_dir", self.log_dir)
    opened = opened + 1
-   -- the table's address distinguishes writers that begin in the same second
+   -- The address of the table distinguishes writers that are created in the same second.
    local mark = tostring(self):match "0x(%x+)" or "0"
    self.path = ("%s/events.out.tfevents.%d.tlua.%s.%d%s"):format(self.log_dir, os.time(), mark,
       opened, a.filename_suffix)
@@ -91,7 +92,8 @@ local function check(who, tag, step)
    return step and math.tointeger(step)
 end
 
--- Encodes a value of a summary; `plugin` names the TensorBoard plugin that shows it.
+-- Encodes a value of a summary, which has a tag. `plugin`, if given, is the name of the TensorBoard
+-- plugin that shows the value.
 local function summary(tag, content, plugin, plugin_content)
    local metadata = ""
    if plugin then
@@ -110,7 +112,8 @@ function SummaryWriter:add_scalar(tag, value, step, walltime)
    self:put(summary(tag, float(2, args.to_number("add_scalar", "value", value))), step, walltime)
 end
 
--- Returns the writer for the subfolder `name` of this writer's folder; creates it on first use.
+-- Returns the writer for the subfolder `name` of this writer's folder. The writer is created when
+-- it is first needed.
 local function below(self, name)
    self.others = self.others or {}
    local other = self.others[name]
@@ -132,7 +135,8 @@ function SummaryWriter:add_scalars(tag, values, step)
    end
 end
 
--- Returns TensorFlow's bucket limits, which grow by 10 % per bucket on both sides of 0.
+-- Returns the upper limits of TensorFlow's buckets. On both sides of 0, each limit is 10 % larger
+-- than the previous one.
 local function limits()
    local list, v = {}, 1e-12
    while v < 1e20 do
@@ -310,7 +314,8 @@ function SummaryWriter:add_pr_curve(tag, labels, predictions, step, options)
       torch.raise(("add_pr_curve: expected as many predictions as labels, got %d and %d"):format(
          #guess, #truth))
    end
-   local hits, misses = {}, {} -- a prediction is counted at the highest threshold that it reaches
+   -- Each prediction is counted at the highest threshold that it reaches.
+   local hits, misses = {}, {}
    for i = 1, n do hits[i], misses[i] = 0, 0 end
    for i, p in ipairs(guess) do
       local at = math.min(math.max(math.floor(p * (n - 1)), 0), n - 1) + 1
@@ -335,8 +340,8 @@ function SummaryWriter:add_pr_curve(tag, labels, predictions, step, options)
    self:put(summary(tag, bytes(8, tensor), "pr_curves", int(1, 0) .. int(2, n)), step)
 end
 
--- Encodes a hyperparameter as a google.protobuf.Value. Also returns its type's number in
--- TensorBoard's plugin for hyperparameters.
+-- Encodes a hyperparameter as a google.protobuf.Value. Also returns the number that TensorBoard's
+-- plugin for hyperparameters gives to the value's type.
 local function hparam_value(name, value)
    if torch.is_tensor(value) then value = value:item() end
    if type(value) == "boolean" then return int(4, value and 1 or 0), 2 end
@@ -385,7 +390,7 @@ local function node_def(name, op, inputs, shape)
    if shape then
       local dims = {}
       for i, size in ipairs(shape) do dims[i] = bytes(2, int(1, size)) end
-      -- the field `shape` of the message AttrValue.list
+      -- This is the field `shape` of the message AttrValue.list.
       local list = bytes(1, bytes(7, table.concat(dims)))
       text = text .. bytes(5, bytes(1, "_output_shapes") .. bytes(2, list))
    end
@@ -445,7 +450,7 @@ function SummaryWriter:add_graph(model, ...)
       parts[#parts + 1] = node_def(name_of(node), tostring(node):match "^<(.-)Backward0>$"
          or node.name, names, node.shapes[1])
    end
-   -- the field `producer` of the message `versions`
+   -- This is the field `producer` of the message `versions`.
    self:put(bytes(4, table.concat(parts) .. bytes(4, int(1, 22))))
    self:flush()
 end
@@ -472,7 +477,8 @@ function SummaryWriter:add_embedding(matrix, options)
       attempt(name, out:write(text))
       attempt(name, out:close())
    end
-   -- The file is rewritten as a whole, since a later embedding replaces one of the same name.
+   -- The file is written again as a whole, since a later embedding replaces an earlier one of the
+   -- same name.
    local list = self.embeddings or {}
    local part, name = require "tlua.tensorboard.embedding".write(matrix, options or {},
       function(folder) attempt(folder, torch.io.make_folder(self.log_dir .. "/" .. folder)) end,

@@ -11,8 +11,8 @@ local who <const> = "add_embedding"
 
 local function cell(value) return (tostring(value):gsub("[\t\r\n]", " ")) end
 
--- Formats the labels as a text table with one row for each. With `header`, each label is a list of
--- cells, and the first row is the header.
+-- Formats labels as a text table with one row for each label. With `header`, each label is a list
+-- of cells, and the first row is the header.
 local function metadata_table(labels, header, n)
    if type(labels) ~= "table" then args.refuse(who, "metadata", "a list of labels", labels) end
    if #labels ~= n then
@@ -41,8 +41,8 @@ local function metadata_table(labels, header, n)
    return table.concat(lines)
 end
 
--- Arranges n images (N, C, H, W) in a square grid of k rows and columns, with the smallest k that
--- suffices. Returns an image (k H, k W, 3) of uint8.
+-- Arranges n images (N, C, H, W) in a square grid with k rows and columns. k is the smallest number
+-- for which all images fit. Returns an image (k H, k W, 3) of uint8.
 local function sprite(images, n)
    if not torch.is_tensor(images) or images:dim() ~= 4 then
       args.refuse(who, "label_img", "a tensor (N, C, H, W)", images)

@@ -62,8 +62,9 @@ local function event_of(text)
    return event
 end
 
--- Decodes the events in a text from byte `at` on. Returns them and the position after the last one.
--- If the rest of the text is truncated or damaged, also returns a message.
+-- Decodes the events in a text from byte `at` on. Returns the events and the position after the
+-- last complete record. If the rest of the text is truncated or damaged, the third result is a
+-- message.
 local function events_of(text, at)
    local events = {}
    while at <= #text do
@@ -100,8 +101,9 @@ function M.read(path)
    return events, problem
 end
 
---- Returns a function that returns the events added to a file since its previous call. The list is
---- empty if the file's last record is incomplete or the file cannot be opened.
+--- Returns a function that returns the events which were added to a file since its previous call.
+--- It returns an empty list if there are none, if the last record is still incomplete, or if the
+--- file cannot be opened.
 ---@param path string
 ---@return fun(): table[]
 function M.follow(path)

@@ -27,15 +27,16 @@ local function files_below(path)
    return list
 end
 
--- Returns a run's name: the folder of its file, relative to the watched folder.
+-- Returns the name of a run: the folder of its event file, relative to the watched folder.
 local function run_of(path, folder)
    local place = path:match "^(.*)/[^/]*$" or "."
    place = place:sub(#folder + 1):gsub("^/+", "")
    return place == "" and "." or place
 end
 
---- Watches a folder. The result's method `look` returns the points written since its previous call.
---- The result's field `tags` has the curves by name: {[run] = {x = steps, y = values}}.
+--- Watches a folder. In the result, the method `look` returns the points that were written since
+--- its previous call. The field `tags` maps each tag to the curves of all runs: {[run] = {x =
+--- steps, y = values}}.
 ---@param folder string
 function M.watch(folder)
    folder = folder:gsub("(.)/+$", "%1")
@@ -119,7 +120,8 @@ function M.picture(watched, options)
    return table.concat(parts, "\n") .. "\n"
 end
 
--- Formats new points as one line for each curve, which shows the curve's last new point.
+-- Formats new points as text. Each curve with new points gets one line, which shows the last of
+-- them.
 local function lines_of(new, options)
    local last, order = {}, {}
    for _, point in ipairs(new) do
@@ -146,7 +148,7 @@ local function number_after(words, i, least)
    return n
 end
 
--- Parses the arguments; returns the options, or nil and a message.
+-- Parses the arguments of the command. Returns the options, or nil and a message.
 local function parse(words)
    local o, i = {every = 2, lines = 10, columns = words.columns}, 1
    while i <= #words do

@@ -25,7 +25,7 @@ function M.crc32c(text)
 end
 
 --- Computes the masked checksum of a record, as TensorFlow does: the CRC is rotated and an offset
---- is added, because a CRC of data that contain their own CRC is less reliable.
+--- is added, because the CRC of data that contain CRCs themselves is less reliable.
 function M.masked_crc(text)
    local c = M.crc32c(text)
    return (c >> 15 | c << 17) + 0xa282ead8 & 0xffffffff

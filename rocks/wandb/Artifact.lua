@@ -114,7 +114,8 @@ checked.methods(Artifact, [[
    add_file(local_path: string, name: string?)
    add_dir(local_path: string, name: string?)]])
 
---- Returns the digest of all files. By this digest W&B recognises an artifact that it already has.
+--- Returns the digest of the artifact's files. W&B compares digests to find out whether it already
+--- has an artifact.
 ---@return string  32 hexadecimal digits
 function Artifact:digest()
    local lines = {"wandb-artifact-manifest-v1\n"}
@@ -128,8 +129,8 @@ end
 
 local LETTERS <const> = "0123456789abcdefghijklmnopqrstuvwxyz"
 
--- Returns a random name. It is not drawn from torch's generator, whose numbers belong to the
--- training.
+-- Returns a random name. It is not drawn from torch's generator, because this would change the
+-- random numbers of the training.
 local function random_id()
    local file <close> = io.open("/dev/urandom", "rb")
    local bytes = file and file:read(128)

@@ -33,10 +33,11 @@ local field = datastore.field
 ---@field summary table<string, any>  the last value of each name; assigning a field records it
 local Run = class.class("utils.wandb.Run")
 
--- The field numbers of the message Record in wandb_internal.proto. ORDER: as in that file.
+-- Maps the fields of the message Record in wandb_internal.proto to their numbers, in the order of
+-- that file.
 local RECORD <const> = {num = 1, history = 2, summary = 3, config = 5, files = 6, stats = 7,
    artifact = 8, run = 17, exit = 18, header = 21, environment = 26}
-local VALUE <const> = 16 -- the number of the field value_json in an item
+local VALUE <const> = 16 -- the number of the field value_json in the message of an item
 
 local function timestamp(seconds)
    local whole = math.floor(seconds)
@@ -54,7 +55,7 @@ local function give_up(self, message)
    self.failed = true
 end
 
--- Appends records to the file, each given as {kind, message}, and flushes the file.
+-- Appends records to the file and flushes it. A record is given as {kind, message}.
 local function append(self, records)
    if self.failed or not self.file then return end
    local parts, at = {}, self.at
@@ -108,7 +109,7 @@ end
 
 local function summary_of(row) return {"summary", items(1, row, true)} end
 
--- Records the values of the current step as a row.
+-- Records the values of the current step as one row of the run's history.
 local function commit(self)
    local row = self.row
    if not row then return end
@@ -122,7 +123,8 @@ local function commit(self)
    if self.interval > 0 and now - self.sampled >= self.interval then stats(self, now) end
 end
 
--- Returns a table whose fields are recorded when they are assigned.
+-- Returns a table with the content `data`. An assignment to one of its fields is recorded as a
+-- change of the run's `kind`, "config" or "summary".
 local function recorder(self, kind, data)
    local title = "utils.wandb.Run." .. kind
    local function set(name, value)
@@ -146,7 +148,7 @@ end
 
 local not_finite <const> = {NaN = 0 / 0, Infinity = math.huge, ["-Infinity"] = -math.huge}
 
--- Decodes a value from JSON; returns nil for null.
+-- Decodes a value from JSON. Returns nil for null.
 local function decode(word)
    local value = not_finite[word]
    if value == nil and word then value = json.decode(word) end
@@ -251,7 +253,8 @@ function Run:__init(about)
    self.step, self.num, self.before, self.latest, self.start = 0, 0, 0, {}, torch.io.time()
    self.sample, self.sampled, self.at = system.sampler(), self.start, #datastore.head
    local config, resumed = {}, about.resumed and not about.disabled
-   for name, value in pairs(about.config) do -- wrong values raise errors before the run begins
+   -- These checks raise errors for wrong values before the run begins.
+   for name, value in pairs(about.config) do
       values.convert("wandb.init", "config." .. name, value, self)
    end
    local made, message = true, nil
@@ -306,7 +309,8 @@ function Run:log(data, step, is_complete)
          :format(step, self.step))
       return
    end
-   -- All values are converted before the first is stored, so an error leaves no incomplete row.
+   -- All values are converted before the first value is stored. So an error leaves no incomplete
+   -- row.
    local row = {}
    if step and step > self.step then
       commit(self)

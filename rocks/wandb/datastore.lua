@@ -54,8 +54,9 @@ function M.encode(at, data)
    return table.concat(pieces)
 end
 
---- Reads the records of a file up to its end or up to the first damaged record. Returns the data of
---- each record and the position of its end, or nil and a message if the file has another format.
+--- Reads the records of a file up to its end or up to the first damaged record. Returns a list with
+--- the data of each record and the position of its end. If the file has another format, returns nil
+--- and a message.
 ---@param text string  the file's contents
 ---@return {data: string, last: integer}[]? records
 ---@return string? message

@@ -24,8 +24,8 @@ local function variable(name)
    return value ~= "" and value or nil
 end
 
--- Returns 8 random letters and digits. They come from the system's generator: if they were drawn
--- from torch's, recording with W&B would change the random numbers of the training.
+-- Returns 8 random letters and digits. They come from the operating system. If they were drawn from
+-- torch's generator, recording with W&B would change the random numbers of the training.
 local function new_id()
    local letters <const> = "0123456789abcdefghijklmnopqrstuvwxyz"
    local file <close> = io.open("/dev/urandom", "rb")
@@ -38,7 +38,7 @@ local function new_id()
    return table.concat(parts)
 end
 
--- Returns the newest folder of the run with the given id, or nil.
+-- Returns the newest folder of the run with the given id. Returns nil if there is no such run.
 local function folder_of(base, id)
    local found
    for _, name in ipairs(io_folder.list(base) or {}) do

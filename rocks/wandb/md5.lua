@@ -3,7 +3,8 @@
 local SHIFTS <const> = {{7, 12, 17, 22}, {5, 9, 14, 20}, {4, 11, 16, 23}, {6, 10, 15, 21}}
 local PIECE <const> = 1 << 16
 
--- for each of the 64 steps: its constant, its rotation, and the block's word that it reads
+-- These lists have an element for each of the 64 steps: the step's constant, its rotation, and the
+-- number of the word that it reads from the block.
 local sines, shifts, words = {}, {}, {}
 for i = 0, 63 do
    local round = i // 16
@@ -37,8 +38,8 @@ local function add_block(state, text, at)
    state[3], state[4] = state[3] + c & 0xffffffff, state[4] + d & 0xffffffff
 end
 
---- Computes the MD5 sum of the texts that an iterator returns. The length of each text but the last
---- is a multiple of 64 bytes. Returns the sum as 16 bytes.
+--- Computes the MD5 sum of all texts that `read` returns, one after another, as 16 bytes. The
+--- length of each text except the last must be a multiple of 64 bytes.
 ---@param read fun(): string?
 ---@return string
 local function sum(read)

@@ -15,7 +15,8 @@ local function times()
    for word in (read "/proc/stat":match "^cpu +([^\n]+)" or ""):gmatch "%d+" do
       i = i + 1
       total = total + tonumber(word)
-      -- field 4 is idle time, field 5 is time waiting for I/O
+      -- Field 4 is the idle time, and field 5 is the time of waiting for I/O. All other fields
+      -- count as busy time.
       if i ~= 4 and i ~= 5 then busy = busy + tonumber(word) end
    end
    return busy, total

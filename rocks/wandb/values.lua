@@ -8,7 +8,8 @@ local json = require "tlua.utils.json"
 
 local M = {}
 
--- Returns the number, or "NaN", "Infinity" or "-Infinity" for numbers that JSON cannot represent.
+-- Returns a number that JSON can represent unchanged. For other numbers, returns "NaN", "Infinity"
+-- or "-Infinity".
 local function number(x)
    if x ~= x then return "NaN" end
    if x == math.huge then return "Infinity" end
@@ -88,7 +89,7 @@ end
 
 -- Files -------------------------------------------------------------------------------------------
 
--- Returns a path in the run's folder `files` for the value with the name `key`.
+-- Returns the path of a new file for the value `key`, relative to the run's folder `files`.
 local function place(kind, key, step, sum, ending)
    local name = key:gsub("[^%w_./-]", "_"):gsub("%.%.+", "_"):gsub("/+", "/"):gsub("^/", "")
    return ("media/%s/%s_%d_%s%s"):format(kind, name, step, sum:sub(1, 20), ending)
@@ -172,7 +173,8 @@ local take_table = args.signature "wandb.Table(columns: table?, data: table?)"
 local Table = class.class("utils.wandb.Table")
 M.Table = Table
 
--- Returns the row. Raises an error unless its number of values `n` is the number of columns.
+-- Returns a row of a table. Raises an error unless the number of its values, `n`, is the number of
+-- columns.
 local function check_row(title, columns, row, n)
    if n ~= #columns then
       torch.raise(("%s: expected %d values, one for each column, got %d"):format(title,
@@ -297,8 +299,9 @@ function M.encode(value)
    return json.encode(plain(value))
 end
 
---- Splits data into leaves and returns them as a list of {path, JSON}. Each string key of a table
---- leads to leaves of its own; a list is one leaf.
+--- Splits a value into leaves, which are the values that the run's records contain. Returns them as
+--- a list of {path, JSON}. A table with string keys is split; each other value, such as a list, is
+--- one leaf.
 ---@param key string
 ---@param value any
 ---@return {path: string[], json: string}[]

@@ -73,7 +73,8 @@ local take_hist = args.signature [[utils.plot.Axes.hist(x: any, bins: any = 10, 
    density: boolean = false, color: any?, label: string?, alpha: number = 1,
    edgecolor: any?)]]
 
--- Returns the edges of a histogram's bins. `bins` is their number or the list of edges.
+-- Returns the edges of a histogram's bins as a list. The option `bins` is the number of bins or the
+-- list itself.
 local function edges_of(title, bins, range, list)
    if type(bins) ~= "number" then
       local edges = values.list(title, "bins", bins)
@@ -104,7 +105,8 @@ local function edges_of(title, bins, range, list)
    end
    local edges = {}
    for i = 0, n do
-      -- computes the edge without the difference of two large numbers, which may be infinite
+      -- This form of the edge avoids the difference high - low, which may be infinite for large
+      -- numbers.
       edges[i + 1] = high - low == math.huge and low * (1 - i / n) + high * (i / n)
          or low + (high - low) * (i / n)
    end

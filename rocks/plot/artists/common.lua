@@ -11,7 +11,8 @@ local M = {}
 --- The prefix of the methods' names in error messages.
 M.who = "utils.plot.Axes."
 
--- Returns the given colour. If it is nil, returns the next colour of the cycle.
+-- Returns the given colour as a number. If it is nil, returns the next colour of the cycle C0 to
+-- C9.
 function M.next_colour(self, title, given)
    if given ~= nil then return colours.parse(title, "color", given) end
    self.lines = self.lines + 1
@@ -79,8 +80,8 @@ function M.check_colours(title, low, high)
    end
 end
 
--- Reads the option `c` of points. It is one colour for all points, or n numbers, which the colour
--- map `cmap` converts to colours.
+-- Reads the option `c` of the n points of a scatter plot. It is one colour for all points, or a
+-- list of n numbers, which the colour map `cmap` converts to colours.
 function M.point_colours(self, title, a, n)
    local c = a.c
    local is_numbers = torch.is_tensor(c)

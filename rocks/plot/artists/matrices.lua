@@ -16,8 +16,8 @@ local take_imshow = args.signature [[utils.plot.Axes.imshow(X: any, cmap: string
    vmin: number?, vmax: number?, norm: string = 'linear', origin: string = 'upper',
    aspect: string = 'equal', extent: numbers?)]]
 
--- Returns the values that get the first and the last colour of the map. These are vmin and vmax, or
--- else the range of the list.
+-- Returns the two numbers to which the first and the last colour of the map belong. They are the
+-- options vmin and vmax. If these are not given, they are the range of the list.
 local function colour_range(title, a, list)
    if a.norm ~= "linear" and a.norm ~= "log" then
       args.refuse(title, "norm", '"linear" or "log"', a.norm)
@@ -71,9 +71,9 @@ function Axes:imshow(...)
       axes = self})
 end
 
--- Returns round heights that cover the range from `low` to `high`. The distance between them is 1,
--- 2, 2.5 or 5 times a power of ten. It is the smallest such distance that divides the range into at
--- most n parts.
+-- Returns round heights that cover the range from `low` to `high`. Their distance is 1, 2, 2.5 or 5
+-- times a power of ten. The smallest such distance is chosen that divides the range into at most n
+-- parts.
 local function round_levels(low, high, n)
    local range = high / n - low / n
    if range <= 0 or range == math.huge then return {low - 0.5, low + 0.5} end

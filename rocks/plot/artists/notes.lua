@@ -76,7 +76,8 @@ local take_note = args.signature [[utils.plot.Axes.annotate(text: string, xy: nu
 --- without it, there is no arrow
 ---@return utils.plot.Axes self
 function Axes:annotate(text, xy, options)
-   -- passes `options` even if it is nil, so that the table xy is not taken for the options
+   -- `options` is passed even if it is nil. Otherwise the table xy, as the last argument, would be
+   -- taken for the options.
    local a = take_note(text, xy, options)
    common.check_flat(self, "annotate")
    for _, name in ipairs {"xy", "xytext"} do

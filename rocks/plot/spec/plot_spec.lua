@@ -37,7 +37,7 @@ describe("PNG", function()
       end
       local content = png.encode(300, 300, rows)
       assert.equal(90373, #content)
-      -- the header of a deflate block that is stored and is not the last block
+      -- These bytes are the header of a block in deflate that is stored and is not the last block.
       assert.equal("\0\255\255\0\0", content:sub(44, 48))
       assert.equal(2921511532, (">I4"):unpack(content, #content - 19))
    end)
@@ -120,7 +120,7 @@ describe("plot.image", function()
       local path = folder .. "/x.svg"
       shell.write(path, "old")
       local figure = plot.curves {1, 2}
-      -- `svg` returns a table, which cannot be written to a file
+      -- In this figure, `svg` returns a table, which cannot be written to a file.
       figure.kind = {svg = function() return setmetatable({}, {}) end}
       assert.is_false((pcall(figure.save, figure, path)))
       assert.equal("old", shell.read(path))

@@ -69,7 +69,7 @@ describe("plot.Axes", function()
    it("draws a line through its points, with gaps", function()
       ax:plot({1, 2, 3, 4, 5, 6}, {1, 2, nan, 1, inf, 3})
       local lines = shapes(figure, "line")
-      assert.equal(1, #lines) -- isolated points have no line
+      assert.equal(1, #lines) -- a point without neighbours that can be drawn has no line
       assert.equal(4, #lines[1].points)
       ax:set_xlim(0, 10):set_ylim(0, 4)
       local points = shapes(figure, "line")[1].points
@@ -96,11 +96,11 @@ describe("plot.Axes", function()
    end)
 
    it("counts the values of a histogram as NumPy does", function()
-      -- numpy.histogram([1, 2, 2, 3, 4, 4, 4, 5], bins=4) gave these counts and edges
+      -- These counts and edges are the result of numpy.histogram([1, 2, 2, 3, 4, 4, 4, 5], bins=4).
       local counts, edges = ax:hist({1, 2, 2, 3, 4, 4, 4, 5}, {bins = 4})
       assert.same({1, 2, 1, 4}, counts)
       assert.same({1, 2, 3, 4, 5}, edges)
-      -- numpy.histogram(..., bins=[0, 2, 4], density=True) gave these values
+      -- These values are the result of numpy.histogram(..., bins=[0, 2, 4], density=True).
       assert.same({1 / 8, 3 / 8}, (ax:hist({1, 2, 2, 3, 9, -1}, {bins = {0, 2, 4}, density = true})))
       assert.same({0, 2}, (ax:hist({nan, 3, inf, 4}, {bins = 2, range = {0, 4}})))
       assert.same({0, 0}, (ax:hist({}, {bins = 2})))
@@ -113,7 +113,8 @@ describe("plot.Axes", function()
 
    it("draws boxes at NumPy's quartiles, and whiskers within 1.5 times the quartiles' distance", function()
       ax:boxplot {{1, 2, 3, 4, 5, 6, 7, 30}}
-      -- numpy.percentile(..., [25, 50, 75]) is 2.75, 4.5, 6.25. The whisker ends at 7, and 30 is beyond it.
+      -- The results of numpy.percentile(..., [25, 50, 75]) are 2.75, 4.5 and 6.25. The whisker ends at 7, and the value
+      -- 30 lies beyond it.
       local box = ax.artists[1].boxes[1]
       assert.same({2.75, 4.5, 6.25, 1, 7, {30}}, {box.q1, box.median, box.q3, box.low, box.high, box.fliers})
       ax:boxplot(torch.randn(20, 3), {labels = {"a", "b", "c"}})
@@ -127,7 +128,7 @@ describe("plot.Axes", function()
       assert.equal(2, #bars)
       local function high(bar) return bar.points[6] - bar.points[2] end
       assert.is_true(math.abs(high(bars[2]) - 2 * high(bars[1])) < 1e-6)
-      assert.equal(6, #shapes(figure, "line")) -- two error bars, each with two end lines
+      assert.equal(6, #shapes(figure, "line")) -- each of the two error bars has a line and two end lines
       assert.is_truthy(texts(figure).cat)
    end)
 
@@ -156,7 +157,8 @@ describe("plot.Axes", function()
       for i = 2, #points, 2 do low, high = math.min(low, points[i]), math.max(high, points[i]) end
       local clip = shapes(figure, "line")[1].style.clip
       local height = clip[4] - clip[2]
-      -- the smallest and the largest value are still drawn; the margins to the frame are 5 %
+      -- The smallest and the largest value are still drawn. The margins between them and the frame are 5 % of the
+      -- height.
       assert.is_true(math.abs((high - low) / height - 1 / 1.1) < 1e-6)
    end)
 
@@ -164,7 +166,8 @@ describe("plot.Axes", function()
       local rows = {{1, 2, 3}, {1, 2, 3}, {1, 2, 3}}
       assert.same({{1.5, 1, 1.5, 2, 1.5, 3}}, contours.lines(rows, 1.5))
       assert.same({}, contours.lines(rows, 5))
-      -- the heights form a circle of radius 1.5 around the middle, so the line must be closed and near the circle
+      -- The heights are equal on a circle of radius 1.5 around the middle. So the line must be closed, and near this
+      -- circle.
       local round = {}
       for i = 1, 21 do
          round[i] = {}
@@ -196,7 +199,7 @@ describe("plot.Axes", function()
       local count = 0
       for _ in pairs(seen) do count = count + 1 end
       assert.equal(4, count)
-      ax:contour(torch.ones(3, 3)) -- a constant surface, which has no contours
+      ax:contour(torch.ones(3, 3)) -- a constant surface has no contours
    end)
 
    it("has contours at round heights", function()
@@ -211,7 +214,7 @@ describe("plot.Axes", function()
 
    it("draws points in space, the nearer ones last", function()
       local space, axes = plot.subplots {projection = "3d"}
-      axes:view_init(0, 0) -- seen from the positive end of the x axis
+      axes:view_init(0, 0) -- the points are seen from the positive end of the x axis
       local points = axes:scatter3D({1, 2, nan}, {0, 0, 0}, {0, 0, 0}, {c = {0, 1, 2}, cmap = "gray"})
       space:colorbar(points)
       local areas = shapes(space, "area")
@@ -260,7 +263,7 @@ describe("plot.Axes", function()
       local figure_of_many, many = plot.subplots()
       local list = {}
       for i = 1, 20000 do list[i] = i end
-      list[20001] = 10000 -- two values in one bin
+      list[20001] = 10000 -- these values fall into one bin
       many:hist(list, {bins = 20000})
       local boxes, highest, lowest = shapes(figure_of_many, "area"), 1e9, 0
       for _, box in ipairs(boxes) do

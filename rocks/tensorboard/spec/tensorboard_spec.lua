@@ -6,7 +6,7 @@ local shell = require "spec.support.shell"
 local wire = require "tlua.tensorboard.wire"
 local board = torch.utils.tensorboard
 
--- Calls fn with a writer. Returns the values that it writes, indexed by tag, and the list of events.
+-- Calls fn with a writer. Returns the values that fn has written, indexed by tag, and the list of events.
 local function written(fn)
    local values, events = {}, nil
    shell.with_folder(function(folder)
@@ -154,7 +154,7 @@ describe("a SummaryWriter", function()
          end
          local dir = folder .. "/a'b/"
          local function quote(text) return '"' .. text .. '"' end
-         -- The names are those that PyTorch's class gives; a repeated name appears once.
+         -- PyTorch's class gives the same names. A name that occurs twice appears once.
          assert.equal(table.concat({
             "embeddings {",
             "  tensor_name: " .. quote 'a/b \\"c\\" %:00012',
@@ -172,7 +172,8 @@ describe("a SummaryWriter", function()
             "}\n",
          }, "\n"), shell.read(dir .. "projector_config.pbtxt"))
          local function float32(x) return (string.unpack("f", string.pack("f", x))) end
-         local read = {} -- compares numbers, since Lua versions print different numbers of digits
+         -- Numbers are compared instead of texts, since versions of Lua print different numbers of digits.
+         local read = {}
          for line in shell.read(dir .. '00012/a%2fb "c" %25/tensors.tsv'):gmatch "[^\n]+" do
             local x, y = line:match "^(%S+)\t(%S+)$"
             read[#read + 1] = {float32(tonumber(x)), float32(tonumber(y))}
@@ -227,7 +228,8 @@ describe("a SummaryWriter", function()
             w.file = io.open("/dev/full", "wb")
             w.file:setvbuf "no"
             for i = 1, 100 do w:add_scalar("x", i, i) end
-            io.open(w.log_dir .. "/00000", "wb"):close() -- a file blocks the path of the folder
+            -- A file has the path of the folder, so the folder cannot be created.
+            io.open(w.log_dir .. "/00000", "wb"):close()
             w:add_embedding(torch.ones(2, 2))
             print "went on"]]):format(folder))
          local output = shell.ok(shell.start() .. " " .. folder .. "/a.lua")

@@ -23,7 +23,8 @@ describe("tlua top", function()
          local output = shell.ok(("%s top --once %s"):format(tlua, folder))
          assert.matches("loss  %(first: 0.05 at 20%)", output)
          assert.matches("accuracy  %(first: 0.5 at 20%)", output)
-         assert.matches("\226[\160-\163]", output) -- matches any Braille character, of which curves are made
+         -- This pattern matches any Braille character; curves are drawn with such characters.
+         assert.matches("\226[\160-\163]", output)
          assert.not_matches("\27", output)
          output = shell.ok(("%s top --once --filter acc %s/"):format(tlua, folder))
          assert.not_matches("loss", output)

@@ -20,7 +20,7 @@ for _ = 1, 50 do
    run:log {loss = loss, slope = model.weight, residuals = wandb.Histogram(y - model(x))}
 end
 
--- draws the points as white pixels
+-- The points are drawn as white pixels.
 local picture = torch.zeros(64, 64)
 for i = 1, 200 do
    local row = 64 - math.min(63, math.max(0, y[{i, 1}]:item() * 14 // 1))

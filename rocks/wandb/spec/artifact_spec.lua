@@ -44,7 +44,7 @@ describe("md5", function()
          write(folder .. "/file", text)
          assert.equal(sum, hex(md5.of_file(folder .. "/file")))
       end
-      -- this file is longer than the pieces that md5.of_file reads
+      -- This file is longer than the pieces that md5.of_file reads.
       write(folder .. "/file", ("x"):rep(200001))
       assert.equal(shell.ok("md5sum " .. folder .. "/file"):match "%x+", hex(md5.of_file(folder .. "/file")))
       assert.same({nil, folder .. "/none: No such file or directory"}, {md5.of_file(folder .. "/none")})

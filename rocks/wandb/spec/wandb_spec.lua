@@ -12,7 +12,8 @@ local fixture <const> = "rocks/wandb/spec/fixtures/library.wandb"
 local kinds <const> = {[2] = "history", [3] = "summary", [5] = "config", [6] = "files", [7] = "stats", [17] = "run",
    [18] = "exit", [21] = "header", [26] = "environment"}
 
--- Returns the list of a file's records. Each record has its kind, its fields, and its values by path.
+-- Returns the records of a file as a list. Each record has its kind, its fields, and its values, which are indexed by
+-- their paths.
 local function records(path)
    local found, list = assert(datastore.decode(shell.read(path))), {}
    for i, record in ipairs(found) do
@@ -99,7 +100,7 @@ describe("the file of W&B's library", function()
             assert.is_nil(next(two[i].values))
          end
       end
-      -- the fields project, name, notes and tags
+      -- These are the fields project, name, notes and tags.
       for _, number in ipairs {1, 3, 8, 9, 10} do
          assert.same(of_kind(theirs, "run")[1].fields[number], of_kind(ours, "run")[1].fields[number])
       end
@@ -200,7 +201,7 @@ describe("wandb.init", function()
       local path = shell.ok("ls " .. folder .. "/wandb/offline-run-*-abc/run-abc.wandb"):match "[^\n]+"
       assert.is_true(#of_kind(records(path), "history") >= seen)
       local n = #of_kind(records(path), "history")
-      -- adds an incomplete record, as a power failure leaves it
+      -- This incomplete record is like one that a power failure leaves.
       shell.write(path, shell.read(path) .. "half a record")
       local run = begin(folder, {id = "abc", resume = "must"})
       assert.is_true(run.resumed)
@@ -296,7 +297,7 @@ describe("wandb.init", function()
       wrong("interval: expected seconds, or 0 for no figures, got -1", {interval = -1})
       wrong("config.f: expected a number, a text, a boolean, a tensor, Histogram, Image or Table, got a function",
          {config = {f = print}, id = "y"})
-      local mended = begin(folder, {id = "y"}) -- the failure has left no files
+      local mended = begin(folder, {id = "y"}) -- the run that failed has left no files
       assert.is_false(mended.resumed)
       mended:finish()
       local run = begin(folder)
