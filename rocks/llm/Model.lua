@@ -27,7 +27,8 @@ local M = {}
 ---@field model text.PreTrainedModel  a model whose layers have packed weights
 ---@field tokenizer llm.Tokenizer  the file's tokenizer
 ---@field metadata table<string, any>  the file's metadata. A list of at least 1024 items takes
---- little memory, and can be read like a table: by indices, `#`, ipairs, pairs and table.concat
+--- little memory, and can be read like a table: by indices, `#`, ipairs, pairs, torch.tensor and
+--- the functions of the library `table`, but not by `next`; its items can be replaced
 ---@field path string  the file's name
 ---@field n_ctx integer  the largest number of tokens in a text
 ---@field n_batch integer  the largest number of tokens that one call of the network computes

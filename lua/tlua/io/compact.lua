@@ -1,37 +1,57 @@
 -- compact.lua - long lists of strings or numbers, each in one string. A vocabulary takes a fraction
--- of the memory that a table of its tokens takes. `#`, indices, ipairs, pairs and the functions of
--- the library `table` that only read a list work as for tables; items can be replaced.
+-- of the memory that a table of its tokens takes. `#`, indices, ipairs, pairs, torch.tensor and the
+-- functions of the library `table` that keep the length work as for tables; items can be replaced.
+-- `next` and `rawget` cannot read the items.
+
+local torch = require "tlua"
 
 local M = {}
 
-local function length(self) return self.count end
-
-local function each(self)
-   local i = 0
-   return function()
-      i = i + 1
-      if i <= self.count then return i, self[i] end
+-- The only raw key and value of a compact list: next(list) returns them. Any use of them raises an
+-- error.
+local guard <const> = {}
+do
+   local function refuse()
+      torch.raise("next: a compact list, as metadata of 1024 items and more are, has no raw items; "
+         .. "read it by pairs, ipairs or an index")
    end
-end
-
-local function replace(self, i, value)
-   if math.type(i) ~= "integer" or i < 1 or i > self.count then
-      error(("a compact list has items from 1 to %d, got the index %s"):format(self.count,
-         tostring(i)), 2)
+   local events = {}
+   for event in ("add sub mul div mod pow unm idiv concat len lt le index newindex call tostring"
+      .. " pairs band bor bxor shl shr bnot"):gmatch "%a+" do
+      events["__" .. event] = refuse
    end
-   rawset(self, i, value)
+   setmetatable(guard, events)
 end
 
--- Returns the metatable of lists that compute item i by read(list, i).
-local function kind(read)
-   return {__len = length, __pairs = each, __newindex = replace, __index = function(self, i)
-      if math.type(i) == "integer" and i >= 1 and i <= self.count then return read(self, i) end
-   end}
+-- Returns a list of `count` items, of which read(i) computes item i.
+local function list_of(count, read)
+   local function is_item(i) return math.type(i) == "integer" and i >= 1 and i <= count end
+   local function each(self)
+      local i = 0
+      return function()
+         i = i + 1
+         if i <= count then return i, self[i] end
+      end
+   end
+   return setmetatable({[guard] = guard}, {
+      __len = function() return count end,
+      __tostring = function() return ("compact list of %d items"):format(count) end,
+      __pairs = each,
+      __index = function(_, i)
+         if is_item(i) then return read(i) end
+      end,
+      __newindex = function(self, i, value)
+         if not is_item(i) then
+            torch.raise(("a compact list has items from 1 to %d, got the index %s"):format(count,
+               tostring(i)))
+         elseif value == nil then
+            torch.raise(("a compact list keeps its length of %d, so item %d cannot be removed; "
+               .. "copy the list by table.move(list, 1, #list, 1, {})"):format(count, i))
+         end
+         rawset(self, i, value)
+      end,
+   })
 end
-
-local Numbers = kind(function(self, i)
-   return (string.unpack(self.format, self.bytes, (i - 1) * self.size + 1))
-end)
 
 --- Returns a list of numbers.
 ---@param bytes string  the packed numbers
@@ -39,14 +59,10 @@ end)
 ---@return table
 function M.numbers(bytes, format)
    local size = string.packsize(format)
-   return setmetatable({bytes = bytes, format = format, size = size, count = #bytes // size},
-      Numbers)
+   return list_of(#bytes // size, function(i)
+      return (string.unpack(format, bytes, (i - 1) * size + 1))
+   end)
 end
-
-local Strings = kind(function(self, i)
-   local before, last = string.unpack("<I5I5", self.ends, 5 * i - 4)
-   return self.text:sub(before + 1, last)
-end)
 
 --- Returns two functions: one appends a list of strings, the other returns all strings as one list.
 ---@return fun(list: string[]) add
@@ -63,8 +79,11 @@ function M.strings()
       count = count + #list
    end
    local function finish()
-      return setmetatable({text = table.concat(texts), ends = table.concat(ends), count = count},
-         Strings)
+      local all, places = table.concat(texts), table.concat(ends)
+      return list_of(count, function(i)
+         local before, after = string.unpack("<I5I5", places, 5 * i - 4)
+         return all:sub(before + 1, after)
+      end)
    end
    return add, finish
 end

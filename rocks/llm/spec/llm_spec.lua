@@ -76,8 +76,27 @@ describe("torch.llm.load", function()
          list[2] = "other"
          assert.equal("other", list[2])
          assert.raises("a compact list has items from 1 to 1500, got the index 1501", function() list[1501] = 1 end)
+         assert.raises("a compact list keeps its length of 1500, so item 1500 cannot be removed",
+            function() table.remove(list) end)
+         for _, name_of_field in ipairs {"count", "bytes", "text"} do assert.is_nil(list[name_of_field]) end
+         assert.equal("compact list of 1500 items", tostring(list))
+         local refusal <const> = "next: a compact list, as metadata of 1024 items and more are, has no raw items; "
+            .. "read it by pairs, ipairs or an index"
+         local key, item = next(select(3, gguf.open(bytes, true))[name])
+         for _, use in ipairs {function() return tostring(key) end, function() return item + 1 end,
+                               function() return "" .. item end,
+                               function() return item.name end, function() return #item end} do
+            assert.raises(refusal, use)
+         end
       end
       assert.equal(long, plain.texts[700])
+      local numbers_of_file = select(3, gguf.open(bytes, true)).numbers
+      assert(torch.tensor(numbers_of_file):equal(torch.arange(1, 1501) / 4))
+      assert(torch.tensor(numbers_of_file, {dtype = "float64"}):equal(torch.arange(1, 1501):double() / 4))
+      assert.raises("tensor: data[1]: expected a list, got a table with computed items; copy them to a list",
+         function() torch.tensor {numbers_of_file, numbers_of_file} end)
+      assert.raises("tensor: data[1]: expected a number, a boolean or a table, got string 'token 1'",
+         function() torch.tensor(select(3, gguf.open(bytes, true)).texts) end)
    end)
 
    it("refuses metadata of wrong values, by name", function()

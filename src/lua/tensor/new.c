@@ -97,8 +97,10 @@ static bool scan(Scan *s, int depth) {
     lua_pushnil(L);
     if (lua_next(L, -2)) {
       lua_pop(L, 2);
-      return tli_fail(TL_EARG, "tensor: %s: expected a list, got a table with names",
-                      path_str(s, depth));
+      bool computed = luaL_getmetafield(L, -1, "__len") != LUA_TNIL;
+      return tli_fail(TL_EARG, "tensor: %s: expected a list, got a table with %s",
+                      path_str(s, depth),
+                      computed ? "computed items; copy them to a list" : "names");
     }
     s->ndim = depth + 1;
   }
@@ -144,11 +146,28 @@ static char *store(Scan *s, char *to, tl_DType dtype) {
   return to + tl_dtype_size(dtype);
 }
 
+/* Pushes a value. If the value is a table without items whose metatable has __len, pushes a list of
+** the items that the metatable computes. */
+static void push_plain(lua_State *L, int index) {
+  lua_pushvalue(L, index);
+  if (lua_type(L, -1) != LUA_TTABLE || lua_rawlen(L, -1) > 0) return;
+  if (luaL_getmetafield(L, -1, "__len") == LUA_TNIL) return;
+  lua_pop(L, 1);
+  lua_Integer n = luaL_len(L, -1);
+  luaL_checkstack(L, 4, "tensor");
+  lua_newtable(L);
+  for (lua_Integer i = 1; i <= n; i++) {
+    lua_geti(L, -2, i);
+    lua_rawseti(L, -2, i);
+  }
+  lua_remove(L, -2);
+}
+
 tl_Tensor *tli_from_lua(lua_State *L, int index, tl_DType dtype) {
   Scan s = {.L = L, .S = tli_state(L), .ndim = -1, .tensors = TL_NODTYPE, .whole = TL_NODTYPE};
   if (dtype != TL_NODTYPE && dtype != TL_BOOL && !tli_is_inexact(dtype)) s.whole = dtype;
   for (int d = 0; d < TL_MAX_DIMS; d++) s.sizes[d] = -1;
-  lua_pushvalue(L, index);
+  push_plain(L, index);
   if (!scan(&s, 0)) return NULL;
   tl_DType found = scanned_dtype(&s);
   if (dtype == TL_NODTYPE) dtype = found;
