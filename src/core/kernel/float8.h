@@ -36,8 +36,8 @@ TLI_FN float tli_f8e5m2z_to_f32(uint8_t x) {
   return x == 0x80 ? tli_bits_float(TLI_NAN32) : tli_f8_number(x, 2, 16);
 }
 
-/* Converts a number of this format. It is a power of two, stored as the exponent of a float32
-** without a sign. */
+/* Converts a number of the format float8_e8m0fnu. It is a power of two, stored as the exponent of a
+** float32 without a sign. */
 TLI_FN float tli_f8e8m0_to_f32(uint8_t x) {
   uint32_t subnormal = 0x00400000u;
   return tli_bits_float(x == 0xff ? TLI_NAN32 : x == 0 ? subnormal : (uint32_t)x << 23);
@@ -84,8 +84,9 @@ TLI_FN uint8_t tli_f32_to_f8e5m2z(float f) {
   return tli_f8_signed(u, a >= 0x47800000u ? 0x80u : tli_f8_round(a, 2, 16));
 }
 
-/* Converts the magnitude of a float32 to a power of two. Numbers in the middle between two powers
-** are rounded as in PyTorch: up, except for the smallest one. */
+/* Converts the magnitude of a float32 to the format float8_e8m0fnu, whose numbers are powers of
+** two. Numbers in the middle between two powers are rounded as in PyTorch: up, except for the
+** smallest one. */
 TLI_FN uint8_t tli_f32_to_f8e8m0(float f) {
   uint32_t a = tli_float_bits(f) & 0x7fffffffu, exponent = a >> 23, rest = a & 0x7fffffu;
   if (exponent == 0xff) return 0xff;

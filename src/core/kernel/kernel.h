@@ -134,7 +134,8 @@ struct tlk_dropout {
   int64_t n;
   double p;
   uint64_t seed, block;
-  const uint64_t *state; /* two words for captures, as in tlk_random */
+  /* during a capture, two words on the device, as in tlk_random; otherwise NULL */
+  const uint64_t *state;
 };
 
 /* ---- products ---- */

@@ -27,7 +27,8 @@
 ** elements in a block. */
 #define BUFFER_BYTES 32768
 #define BLOCK 4096
-/* The smallest length of rows in a loop of more than two dimensions. */
+/* A loop of more than two dimensions is stored only if its rows have at least this many
+** elements. */
 #define ROW_LEAST 512
 
 typedef struct Version {
@@ -285,7 +286,7 @@ static bool is_apart(const tli_Sweep *s, const tli_Iter *it) {
   return !harms_reader(s, it, &it->args[0], false);
 }
 
-/* Returns whether a call can be stored if the sweep is empty. */
+/* Returns whether a call is suitable for a sweep, whichever calls are stored already. */
 static bool is_suitable(const struct tlk_pointwise *call) {
   const tli_Iter *it = &call->it;
   if (it->numel < LEAST || (call->compute != TL_F32 && call->compute != TL_F64)) return false;

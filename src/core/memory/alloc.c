@@ -69,8 +69,10 @@ typedef struct Thread {
   ** thread writes this field */
   _Atomic int64_t used;
   int64_t calls;
-  int64_t fail_from; /* number of the first call that fails; INT64_MAX means that none fails */
-  int64_t fail_to;   /* number of the last call that fails */
+  /* fault injection: number of the first call of tli_alloc that fails; INT64_MAX means that none
+  ** fails */
+  int64_t fail_from;
+  int64_t fail_to; /* fault injection: number of the last call of tli_alloc that fails */
   Magazine small[SMALL_CLASSES];
 } Thread;
 
