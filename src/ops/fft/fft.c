@@ -62,7 +62,8 @@ static tlk_Array current(const Images *m, tl_Tensor *t) {
   return a;
 }
 
-/* Reads the dimensions of t into dims. */
+/* Converts the listed dimensions of t, which may count from the end, to dimensions in `dims` that
+** count from 0. */
 static bool read_transformed(const char *op, const tl_Tensor *t, tl_Ints dim, int *dims) {
   for (int64_t i = 0; i < dim.n; i++)
     if ((dims[i] = tli_dim(op, dim.v[i], t->ndim)) < 0) return false;
@@ -142,8 +143,8 @@ tl_Tensor *tli_op_fft_r2c(tl_Tensor *self, tl_Ints dim, double scale) {
   return result;
 }
 
-/* Transforms the current images of `in` and writes the results to `out`. Intermediate results are
-** stored in `between`. */
+/* Transforms the current images of `in` and writes the results, which are real, to `out`.
+** Intermediate results are stored in `between`. */
 static bool run_to_real(const Images *m, tl_Tensor *in, tl_Tensor *between, tl_Tensor *out,
                         const int *dims, int64_t n, double scale) {
   tlk_Array from = current(m, in);

@@ -511,7 +511,7 @@ tl_Tensor *tlo_ldl_solve(tl_Tensor *LD, tl_Tensor *pivots, tl_Tensor *B, bool he
 /* ---- QR ---- */
 
 /* Computes the gradient of QR for m >= n: (gQ + Q copyltu(R gR^H - gQ^H Q)) R^-H (Walter and
-** Lehmann 2012). */
+** Lehmann 2012). copyltu(M) is the Hermitian matrix with the lower triangle of M. */
 static tl_Tensor *qr_tall(tli_Chain *c, tl_Tensor *gq, tl_Tensor *gr, tl_Tensor *q, tl_Tensor *r) {
   tl_Tensor *of_q = chain_matmul(c, chain_h(c, gq), q), *of_r = chain_matmul(c, r, chain_h(c, gr));
   tl_Tensor *m = chain_sub(c, of_r, of_q);
@@ -610,9 +610,10 @@ static tl_Tensor *turn(tli_Chain *c, tl_Tensor *q, tl_Tensor *g) {
 }
 
 /* Computes the gradient of the SVD: U [(F o skew(U^H gU)) S + S (F o skew(V^H gV)) + gS] V^H, plus
-** the parts outside the column spaces of U and V. If U and V are full, only their first k columns
-** are used. For complex numbers the diagonal of skew(U^H gU) / (2 S) is added to gS. This term
-** accounts for changes of the phases of U and V. */
+** the parts outside the column spaces of U and V. Here "o" is the elementwise product, and skew(M)
+** = M - M^H. If U and V are full, only their first k columns are used. For complex numbers the
+** diagonal of skew(U^H gU) / (2 S) is added to gS. This term accounts for changes of the phases of
+** U and V. */
 tl_Tensor *tlo_svd_backward(tl_Tensor *gU, tl_Tensor *gS, tl_Tensor *gVh, tl_Tensor *U,
                             tl_Tensor *S, tl_Tensor *Vh) {
   tli_Chain c = {0};
@@ -675,8 +676,8 @@ tl_Tensor *tlo_svdvals(tl_Tensor *A) {
 
 /* ---- eigenvalues of symmetric matrices ---- */
 
-/* Computes the gradient of eigh: V (diag(gL) + F o (V^H gV)) V^H, made Hermitian, with F_ij = 1 /
-** (l_j - l_i). */
+/* Computes the gradient of eigh: V (diag(gL) + F o (V^H gV)) V^H, made Hermitian. "o" is the
+** elementwise product, and F_ij = 1 / (l_j - l_i). */
 tl_Tensor *tlo_eigh_backward(tl_Tensor *gL, tl_Tensor *gV, tl_Tensor *L, tl_Tensor *V) {
   tli_Chain c = {0};
   tl_Tensor *eye = chain_identity(&c, V), *inner = NULL;
@@ -700,9 +701,9 @@ tl_Tensor *tlo_eigvalsh(tl_Tensor *A, const char *UPLO) {
 
 /* ---- eigenvalues of any square matrices ---- */
 
-/* Computes the gradient of eig: V^-H (diag(gL) + F o (V^H gV - V^H V diag(Re(V^H gV)))) V^H, with
-** F_ij = 1 / conj(l_j - l_i). The second term accounts for the normalisation of the
-** eigenvectors. */
+/* Computes the gradient of eig: V^-H (diag(gL) + F o (V^H gV - V^H V diag(Re(V^H gV)))) V^H, where
+** "o" is the elementwise product and F_ij = 1 / conj(l_j - l_i). The second term accounts for the
+** normalisation of the eigenvectors. */
 tl_Tensor *tlo_eig_backward(tl_Tensor *gL, tl_Tensor *gV, tl_Tensor *L, tl_Tensor *V) {
   tli_Chain c = {0};
   tl_Tensor *eye = chain_identity(&c, V), *vh = chain_h(&c, V), *inner = NULL;

@@ -8,8 +8,8 @@
 #include "core/kernel/elementary.h"
 #include "ops/chain.h"
 
-/* Returns fn(1, other), except that the result is 0 where self is 0 and other is at most
-** `limit`. */
+/* Returns fn(1, other) for fn = xlogy or xlog1py, which is a logarithm. The result is 0 where self
+** is 0 and other is at most `limit`. */
 static tl_Tensor *masked(tl_Tensor *self, tl_Tensor *other, int64_t limit, tli_Binary fn) {
   tl_DType dtype = tli_result_dtype((tl_Tensor *[]){self, other}, 2);
   if (!tli_is_float(dtype)) dtype = tli_default_dtype();
