@@ -36,8 +36,8 @@ void tli_report_key(const tli_FailureReport *t, char key[300], const char *what,
 
 /* ---- meeting ------------------------------------------------------------------------- */
 
-/* Sets an error that names the ranks which, according to the store, have not joined. Returns
-** false. */
+/* Reads from the store which ranks have joined, and sets an error that names the ranks that have
+** not. Returns false. */
 static bool absent(tli_Group *g, tli_FailureReport *t) {
   char list[300] = "", key[300], why[500];
   int at = 0, n = 0;
@@ -81,7 +81,8 @@ bool tli_report_end(tli_Group *g, tli_FailureReport *t, const char *why) {
 }
 
 /* Handles a store that cannot be reached. Rank 0 runs the store. When rank 0 ends, the store may
-** end before the last data that rank 0 has sent arrives, so the group ends only after a delay. */
+** end before the last data that rank 0 has sent arrives. So the group fails only after a delay, in
+** which this data can arrive. */
 static bool without_store(tli_Group *g, tli_FailureReport *t) {
   int64_t now = tli_now_ns();
   if (t->store_lost_at == 0) t->store_lost_at = now;
@@ -90,7 +91,7 @@ static bool without_store(tli_Group *g, tli_FailureReport *t) {
   return true;
 }
 
-/* Ends the group with the reason that another rank has published, if there is one. */
+/* Makes the group fail on this rank if another rank has published a reason for a failure. */
 static bool read_why(tli_Group *g, tli_FailureReport *t, int64_t timeout) {
   char key[300];
   bool there;
@@ -129,7 +130,7 @@ void tli_report_abort(const tli_FailureReport *t, const char *why) {
 }
 
 /* Publishes the call that this rank waits for, if another rank has asked for it or if `asked` is
-** set. Publishes it only once. */
+** set. Publishes it at most once. */
 static bool answer(tli_Group *g, tli_FailureReport *t, bool asked) {
   char key[300], text[240];
   if (t->answered) return true;

@@ -34,14 +34,15 @@ bool tli_report_join(tli_Group *g, tli_FailureReport *t) TL_MUSTCHECK;
 /* Checks the other ranks' reports. Returns false with the reason if a rank has reported a failure.
 ** Publishes this rank's call if another rank has asked for it. */
 bool tli_report_check(tli_Group *g, tli_FailureReport *t) TL_MUSTCHECK;
-/* Reports that this rank has waited for `timeout` nanoseconds without success. Returns false with a
-** message that describes the calls of all ranks. */
+/* Handles a call of this rank that has waited for `timeout` nanoseconds without success: asks all
+** ranks for their calls. Returns false with a message that describes the calls of all ranks. */
 bool tli_report_timeout(tli_Group *g, tli_FailureReport *t, tli_Collective kind, int64_t timeout);
 /* Publishes for all ranks the reason why the group has failed, unless another rank has already
 ** published a reason. Returns false; the message is the reason that all ranks get. */
 bool tli_report_publish(tli_Group *g, tli_FailureReport *t, const char *why);
 /* Publishes a failure like tli_report_publish, but over a new connection, so any thread may call
-** this function at any time. This rank notices the failure the next time it reads the store. */
+** this function at any time. This rank, too, notices the failure only when it next reads the
+** store. */
 void tli_report_abort(const tli_FailureReport *t, const char *why);
 /* Ends the group on this rank only, and reports nothing to the other ranks. */
 bool tli_report_end(tli_Group *g, tli_FailureReport *t, const char *why);

@@ -136,7 +136,7 @@ static bool move(tli_Group *g, bool slept) {
   return moved;
 }
 
-/* Makes progress on messages. If there is none, sleeps briefly or until a new call arrives.
+/* Makes progress on messages. If no message advances, sleeps briefly or until a new call arrives.
 ** `looked` is the time of the last check that all ranks are alive. */
 static void attend_messages(tli_Group *g, int64_t *looked) {
   unsigned seen = atomic_load(g->wake_count);
@@ -275,8 +275,8 @@ void tli_group_abort(tli_Group *g, const char *why) {
 
 #define DRAIN INT64_C(5000000000)
 
-/* Waits a limited time for calls that the devices have not completed; no caller may have waited for
-** them. */
+/* Waits a limited time for calls that the devices have not completed, because perhaps no caller has
+** waited for these calls. */
 static void drain(tli_Group *g) {
   int64_t deadline = tli_now_ns() + DRAIN;
   atomic_uint none = 0;

@@ -58,8 +58,8 @@ struct tli_Work {
   uint64_t hash;
   tli_Status status;
   bool finished;
-  /* lets the group's thread add to the caller's profile (owned); NULL if no profile is being
-  ** recorded */
+  /* invitation by which the group's thread adds to the caller's profile (owned); NULL if no profile
+  ** is being recorded */
   tli_Invitation *invitation;
   int64_t begun; /* tli_now_ns */
   /* whether the call counts as outstanding: the group's thread runs it and holds a reference */
@@ -69,7 +69,7 @@ struct tli_Work {
   tl_Device event_devices[TLI_MOST_EVENTS];
   struct tl_Event *end;   /* event that marks the end of the call on a device's stream (owned) */
   tl_Device device;       /* the device of the event `end` */
-  struct tl_Stream *from; /* the current stream at the time of the call */
+  struct tl_Stream *from; /* the stream of the device that was current when the call was made */
   /* the time at which the call fails if it has not ended; set when the call starts */
   int64_t deadline;
   bool head_done; /* for a message in shared memory: whether the header was sent */
@@ -100,7 +100,8 @@ typedef struct tli_Transport {
   void (*leave)(tli_Group *g);
   /* Returns false with a message if the group has failed. */
   bool (*usable)(tli_Group *g);
-  /* Publishes this rank's current call, and whether the rank waits for other ranks in that call. */
+  /* Publishes this rank's current call for error messages. `active` tells whether the rank waits
+  ** for other ranks in that call. */
   void (*note)(tli_Group *g, const tli_Status *s, bool active);
   /* Runs a collective and returns when it is complete. */
   bool (*collective)(tli_Group *g, tli_Work *w);

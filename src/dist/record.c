@@ -33,8 +33,8 @@ static int64_t bytes_of(const tli_Part *parts, int n) {
   return bytes;
 }
 
-/* A part has `size` sections. Returns the number of bytes in all sections except section `rank`: a
-** rank sends that many bytes when the part passes around the ring. */
+/* Returns the number of bytes that a rank sends when a part passes around the ring. The part has
+** `size` sections, and the rank sends all of them except section `rank`. */
 static int64_t ring_bytes(int64_t bytes, int size, int rank) {
   int64_t section = (bytes + size - 1) / size, at = section * rank;
   int64_t own = at >= bytes ? 0 : (bytes - at < section ? bytes - at : section);
@@ -67,12 +67,12 @@ static void count(Record *r, const tli_Work *w) {
     t->messages += others;
     t->sent += in - w->in[g->rank].bytes;
     return;
-  case TLI_BROADCAST: /* the chain of a broadcast begins at the root */
+  case TLI_BROADCAST: /* in a ring, a broadcast passes along a chain that begins at the root */
     if ((g->rank + 1) % g->size == w->root) return;
     t->messages += 1;
     t->sent += out;
     return;
-  case TLI_REDUCE: /* the chain of a reduction ends at the root */
+  case TLI_REDUCE: /* in a ring, a reduction passes along a chain that ends at the root */
     if (root) return;
     t->messages += 1;
     t->sent += out;

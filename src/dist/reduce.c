@@ -94,7 +94,7 @@ STEP(c128, tli_C128, COMPLEX_CASES)
 #define MEAN_INT(x, k) (x)
 #define MEAN_BOOL(x, k) (x)
 
-/* Returns the bitwise reduction that has the same effect as r on bool values. */
+/* Returns the bitwise reduction that has the same effect on bool values as the reduction r. */
 static tli_Reduction of_truths(tli_Reduction r) {
   return r == TLI_REDUCE_SUM || r == TLI_REDUCE_MAX       ? TLI_REDUCE_BOR
          : r == TLI_REDUCE_PRODUCT || r == TLI_REDUCE_MIN ? TLI_REDUCE_BAND

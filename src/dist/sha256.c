@@ -71,7 +71,7 @@ void tli_sha256_add(tli_Sha256 *s, const void *data, size_t bytes) {
   const unsigned char *from = data;
   while (bytes > 0) {
     size_t at = (size_t)(s->bytes % TLI_SHA256_BLOCK), n = TLI_SHA256_BLOCK - at;
-    if (at == 0 && bytes >= n) { /* a whole block needs no copy */
+    if (at == 0 && bytes >= n) { /* hashes whole blocks directly, without a copy to `block` */
       compress(s->state, from);
       s->bytes += n;
       from += n;

@@ -36,7 +36,8 @@ struct tli_Store {
 
 typedef enum Peer { A_STORE, NO_STORE, GONE, INTERRUPTED, WRONG_SECRET } Peer;
 
-/* Describes in `how` why a client and a store did not connect. */
+/* Writes to `how` why a client and a store did not connect: an answer that is not a store's, or an
+** error of the connection. */
 static Peer no_answer(bool came, int64_t deadline, char *how, size_t size) {
   if (!came && tl_error_kind() == TL_EINTERRUPT) return INTERRUPTED;
   snprintf(how, size, "%s", came ? "its answer differs" : tl_error());
@@ -77,7 +78,7 @@ static const char another_user[] =
     "the store there belongs to another user, and there is no secret: set TLUA_SECRET for all "
     "processes";
 
-/* Decides whether to accept a store without a secret. */
+/* Decides whether to accept a store that demands no secret. */
 static Peer accept_open(const tli_Store *s, char *how, size_t size) {
   if (s->has_secret)
     return differ(
@@ -92,7 +93,8 @@ static Peer accept_open(const tli_Store *s, char *how, size_t size) {
 }
 
 /* Determines whether the other side is a store. If not, `how` describes the bytes that it has sent.
-** The first bytes are read alone, because another program may send less than a whole answer. */
+** The first bytes are read separately, because a program that is no store may send fewer bytes than
+** an answer has. */
 static Peer greet(const tli_Store *s, int64_t deadline, char *how, size_t size) {
   tli_StoreRequest r = {.magic = TLI_STORE_MAGIC, .what = TLI_STORE_GREET};
   tli_StoreAnswer a = {0};

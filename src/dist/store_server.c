@@ -43,14 +43,15 @@ typedef struct Output {
   /* total size of header and values, and the number of bytes sent so far */
   size_t bytes, sent;
   size_t head_bytes;
-  tli_Value *value; /* the long value (owned reference), or NULL */
+  /* the long value that follows the header (owned reference); NULL if there is none */
+  tli_Value *value;
 } Output;
 
 typedef struct Client {
   int socket;
   State state;
   bool gone;
-  bool parts;       /* whether the server closes the connection once the answer is sent */
+  bool parts;       /* whether the connection is closed once the answer is sent */
   bool waits;       /* whether the connection's request waits for a key */
   int64_t deadline; /* the time at which the wait ends */
   int64_t version;  /* version of the table when the key was last looked up */
@@ -88,7 +89,7 @@ static void end_output(tli_StoreServer *s, Client *c) {
   if (c->parts) c->gone = true;
 }
 
-/* Restarts the time limit of a client that is not a stranger. */
+/* Restarts the time limit of a client that has proved the secret. */
 static void touch(Client *c) {
   if (c->state == KNOWN) c->since = tli_now_ns();
 }
@@ -169,7 +170,7 @@ static bool put(tli_StoreServer *s, const tli_StoreRequest *r, const char *key, 
   return tli_table_put(s->table, key, r->key, v);
 }
 
-/* Returns whether the client's request must still wait for its key. */
+/* Returns whether the client's request must still wait, because its key has no value yet. */
 static bool waits_for(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, const char *key,
                       int64_t now) {
   int64_t version = tli_table_version(s->table);
@@ -432,8 +433,8 @@ static void accept_all(tli_StoreServer *s, int64_t now) {
   }
 }
 
-/* Returns the time at which a connection will be closed unless it makes progress. If new
-** connections wait to be accepted, a stranger's time is earlier. */
+/* Returns the time at which a connection will be closed unless it makes progress. A stranger gets
+** less time if new connections wait to be accepted. */
 static int64_t end_of(const Client *c, bool crowded) {
   if (c->state != KNOWN) return c->since + (crowded ? CROWDED : INTRODUCTION);
   return is_sending(c) ? c->since + STALLED : INT64_MAX;

@@ -58,7 +58,8 @@ void tli_value_release(tli_StoreTable *t, tli_Value *v) {
   free(v);
 }
 
-/* Finds a key by its hash, and returns the link that refers to its entry. */
+/* Finds a key by its hash, and returns the address of the pointer to its entry, through which the
+** entry can be removed. The pointer is NULL if the table does not have the key. */
 static Entry **find(tli_StoreTable *t, const char *key, uint32_t size) {
   Entry **at = &t->buckets[tli_hash(TLI_HASH_SEED, key, size) % BUCKETS];
   while (*at && ((*at)->size != size || memcmp((*at)->key, key, size) != 0)) at = &(*at)->next;

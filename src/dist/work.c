@@ -327,7 +327,7 @@ bool tli_work_done(const tli_Work *w) {
   bool done = atomic_load(&w->state) != TLI_PENDING;
   if (done || w->end == NULL) return done;
   if (tli_backend(w->device)->device->event_query(w->end, &done)) return done;
-  /* the call's error is reported to the thread that waits for the call, not to this one */
+  /* the error is reported to the thread that waits for the call, so it is cleared in this thread */
   tli_error_clear();
   return false;
 }

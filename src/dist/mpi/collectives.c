@@ -106,7 +106,8 @@ static int64_t own_bytes(const tli_Work *w) {
 ** ranks. */
 static CallInfo *tell(tli_MpiGroup *m, tli_Work *w) {
   const tli_Group *g = &m->base;
-  /* the buffer includes the outgoing header, which MPI may read after a failure */
+  /* the block also has the outgoing header, so that it can be left to MPI, which may still read it
+  ** after a failure */
   CallInfo *infos = calloc((size_t)g->size + 1, sizeof *infos);
   tli_MpiRequest q;
   int code;
@@ -264,8 +265,8 @@ static tli_MpiOp op_of(tli_Reduction r, tl_DType dtype) {
   return ops[r];
 }
 
-/* For each half type, defines one function that converts elements to float and one that converts
-** back. */
+/* For each half type, defines a function that converts elements to float, and a function that
+** converts floats to that type. */
 #define X(name, text, bytes, category, ...)                                            \
   static void widen_##name(const void *from, float *to, int64_t n) {                   \
     const tli_##name *x = from;                                                        \

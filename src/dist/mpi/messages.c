@@ -89,7 +89,7 @@ void tli_mpi_post(tli_Group *g, tli_Work *w) {
   tli_mutex_unlock(&tli_mpi_lock);
   if (!tli_mpi_ok(m->mpi, code)) {
     tli_mpi_abandon(m, w);
-    tli_work_end(w, false); /* MPI may still write to the requests in s, so s is not freed */
+    tli_work_end(w, false); /* MPI may still write to the requests in s, so s is never freed */
     return;
   }
   while (*at) at = &(*at)->next;

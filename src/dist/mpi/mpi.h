@@ -40,7 +40,8 @@ const tli_Mpi *tli_mpi_open(int *rank, int *size) TL_MUSTCHECK;
 bool tli_mpi_available(void);
 /* The lock that serialises the calls of MPI by all threads and groups. */
 extern tli_Mutex tli_mpi_lock;
-/* Returns true if code is 0, otherwise false with MPI's error text. */
+/* Returns true if `code`, the result of a function of MPI, is 0; otherwise false with MPI's error
+** text. */
 bool tli_mpi_ok(const tli_Mpi *mpi, int code) TL_MUSTCHECK;
 
 /* ---- waiting (wait.c) ---- */

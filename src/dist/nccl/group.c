@@ -32,8 +32,8 @@ static void end_all(tli_Work **list) {
   }
 }
 
-/* Makes the group fail with this thread's error, and aborts kernels that wait for other ranks. If
-** this rank is leaving and no call is pending, nothing happens. */
+/* Makes the group fail with this thread's error, and aborts kernels that wait for other ranks. Does
+** nothing if this rank is leaving the group and no call is pending. */
 static void fail(tli_Group *g) {
   tli_Nccl *n = tli_nccl(g);
   char why[1500];
@@ -117,7 +117,8 @@ static bool same_call(tli_Nccl *n, const tli_Work *w) {
   snprintf(what, sizeof what, "came/%lld", (long long)w->status.number);
   tli_report_key(&n->report, key, what, -1);
   TL_TRY(tli_store_add(n->report.store, key, 1, &came));
-  if (came == g->size) { /* the last rank deletes the keys of the previous call */
+  /* the last rank that has compared the call deletes the keys of the previous call */
+  if (came == g->size) {
     bool there;
     snprintf(what, sizeof what, "came/%lld", (long long)w->status.number - 1);
     tli_report_key(&n->report, key, what, -1);

@@ -87,7 +87,7 @@ static bool meets(const tli_Work *w, int from, int64_t tag) {
   return (w->root == from || w->root < 0) && w->tag == tag;
 }
 
-/* Finds the first posted call that matches a message from rank `from`. Removes the call from the
+/* Finds the first pending RECV that matches a message from rank `from`. Removes the call from the
 ** list and returns it. */
 static tli_Work *take_posted(tli_Shm *g, int from, int64_t tag) {
   for (tli_Work **at = &g->posted; *at; at = &(*at)->next) {

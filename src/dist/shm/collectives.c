@@ -176,8 +176,8 @@ static bool all_reduce_shared(tli_Shm *g, tli_Work *w) {
   return true;
 }
 
-/* Compares the ranks' marks in one round. Sets *same to whether all tensors are in the same shared
-** memory. */
+/* Compares, in one round, the marks that identify the ranks' tensors. Sets *same to whether all
+** tensors are in the same shared memory. */
 static bool compare_marks(tli_Shm *g, const tli_Work *w, int64_t mark, bool *same) {
   TL_TRY(begin(g, w));
   TL_TRY(publish(g, w, mark, -1));
@@ -257,7 +257,8 @@ static int64_t largest(const tli_Part *parts, int n) {
   return most;
 }
 
-/* The number of bytes in front of each section's data; they hold the size of the whole part. */
+/* The number of bytes in front of each section's data. They hold the size of the whole part, of
+** which the section is a piece. */
 enum { LABEL = 64 };
 
 /* Moves a part from each rank to each rank (all_to_all), or only from the root to each rank
@@ -308,7 +309,7 @@ static bool in_place(tli_Collective kind) {
 
 bool tli_shm_collective(tli_Group *group, tli_Work *w) {
   tli_Shm *g = tli_shm(group);
-  /* with a single rank, the result is already complete */
+  /* with a single rank, the tensor already has the result */
   if (g->base.size == 1 && in_place(w->kind)) return true;
   switch (w->kind) {
   case TLI_BARRIER: return barrier(g, w);

@@ -46,7 +46,7 @@ typedef struct tli_ShmRank {
 
 typedef struct tli_Header {
   atomic_int joined;
-  atomic_int broken; /* 1 while the reason of a failure is being written, 2 afterwards */
+  atomic_int broken; /* 0, or 1 while the reason of a failure is being written, or 2 afterwards */
   char why[900];
 } tli_Header;
 
@@ -140,7 +140,7 @@ typedef struct tli_CommonPart {
       /* a number that is equal for corresponding parts on different ranks; 0 for a part that is not
       ** in shared memory */
       mark;
-  char *data;     /* address of rank 0's part */
+  char *data;     /* address of the part of rank 0's tensor */
   int64_t stride; /* distance in bytes from one rank's part to the next */
 } tli_CommonPart;
 

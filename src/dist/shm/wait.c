@@ -30,9 +30,9 @@ void tli_shm_wake(tli_Shm *g, int rank) {
 
 /* ---- the status of a rank -------------------------------------------------------------- */
 
-/* Publishes a status while other ranks may be reading it. The version is made odd before the words
-** are stored with release order. So a rank that loads a new word with acquire order also sees the
-** new version, and knows that the status is incomplete. */
+/* Publishes a status while other ranks may be reading it. Before the words are stored, the version
+** is made odd. The words are stored with release order, so a rank that loads a new word with
+** acquire order also sees the odd version, and knows that the status is incomplete. */
 void tli_status_set(tli_Shm *g, const tli_Status *s, bool active) {
   tli_ShmRank *state = tli_shm_rank(g, g->base.rank);
   tli_Status now = *s;
@@ -106,7 +106,7 @@ static bool over(const tli_Shm *g, const tli_Wait *w) {
   return true;
 }
 
-/* Lists the missing ranks, as "rank 2" or "ranks 0 and 3". */
+/* Writes the ranks for which this rank waits to `out`, as "rank 2" or "ranks 0 and 3". */
 static void list_lacking(const tli_Shm *g, const tli_Wait *w, char *out, size_t size) {
   int n = 0, written = 0;
   for (int r = 0; r < g->base.size; r++) n += lacks(g, w, r);
@@ -122,7 +122,7 @@ static void list_lacking(const tli_Shm *g, const tli_Wait *w, char *out, size_t 
   }
 }
 
-/* Lists the current call of each rank. */
+/* Writes the current call of each rank to `out`. */
 static void list_all(const tli_Shm *g, const tli_Wait *w, char *out, size_t size) {
   int at = 0;
   out[0] = '\0';
@@ -179,7 +179,7 @@ bool tli_wait_goes_on(tli_Shm *g, const tli_Wait *w, bool slept) {
     return false;
   }
   int rank = find_dead(g, w);
-  /* receives the messages that the rank sent before it ended */
+  /* receives the messages that the rank sent before it ended, which may complete the wait */
   while (rank >= 0 && tli_messages_move(g)) continue;
   if (rank >= 0 && !over(g, w)) return dead(g, w, rank);
   return tli_now_ns() < w->work->deadline || over(g, w) || late(g, w);
