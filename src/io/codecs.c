@@ -85,7 +85,8 @@ static bool begin(Stream *s, tli_Deflated kind) {
          tli_fail(TL_EIO, "zlib cannot be initialized");
 }
 
-/* Returns whether another member of a gzip file follows (RFC 1952, 2.2). */
+/* Returns whether another member of a gzip file follows. A gzip file may consist of several
+** compressed members (RFC 1952, 2.2). */
 static bool has_member(tli_Deflated kind, const unsigned char *data, size_t n) {
   return kind == TLI_DEFLATE_GZIP && n >= 2 && data[0] == 0x1f && data[1] == 0x8b;
 }
@@ -108,7 +109,7 @@ static bool run(Stream *s, const unsigned char *data, size_t n, tli_Deflated kin
     if (status < 0 && !(status == BUFFER_ERROR && in_now + out_now > 0))
       return tli_fail(TL_EIO, "the deflated data are damaged%s%s", s->message ? ": " : "",
                       s->message ? s->message : "");
-    /* zlib also stops where it waits for a dictionary */
+    /* without progress, the data have ended too early, or zlib waits for a preset dictionary */
     if (status != STREAM_END && in_now + out_now == 0)
       return tli_fail(TL_EIO, "the deflated data end too early or are too many");
     if (status == STREAM_END && has_member(kind, data + taken, n - taken)) {
@@ -128,7 +129,8 @@ void *tli_inflate(const void *data, size_t n, tli_Deflated kind, int64_t expecte
   tli_once(&zlib.once, open_zlib);
   if (!zlib.there)
     return tli_fail_null(TL_EIO, "needs zlib, which was not found; see `tlua doctor`");
-  /* deflate compresses data to no less than 1/1032 of their size */
+  /* refuses impossible sizes, because deflate compresses data to no less than 1/1032 of their
+  ** size */
   if (!head && expected > (int64_t)n * 1032 + 64)
     return tli_fail_null(TL_EIO, "%lld bytes cannot come out of %zu deflated ones",
                          (long long)expected, n);
@@ -353,8 +355,8 @@ unsigned char *tli_write_jpeg(const unsigned char *pixels, int width, int height
   void *handle = jpeg.write_begin();
   if (handle == NULL) return tli_fail_null(TL_EMEM, "JPEG: the library cannot be initialized");
   bool gray = channels == 1;
-  /* the file in the block that libjpeg-turbo has allocated, and a copy of it that free() can
-  ** release */
+  /* `made` is the file in a block of libjpeg-turbo, and `file` a copy that the caller can release
+  ** with free() */
   unsigned char *made = NULL, *file = NULL;
   unsigned long size = 0;
   if (jpeg.write(handle, pixels, width, 0, height, gray ? TJ_GRAY : TJ_RGB, &made, &size,

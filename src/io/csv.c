@@ -15,7 +15,9 @@
 typedef struct Field {
   const char *at;
   int64_t n;
-  bool doubled; /* whether the field contains doubled quotes */
+  /* whether the quoted field contains doubled quotes, each of which stands for one quote
+  ** character */
+  bool doubled;
 } Field;
 
 static bool fail_at(const tli_Csv *c, int column, const char *what) {

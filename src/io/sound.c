@@ -153,7 +153,8 @@ static void *read_frames(void *file, int64_t n, int channels, bool whole, int64_
 void *tli_read_sound(const void *data, size_t n, int64_t first, int64_t count, bool whole,
                      tli_Sound *sound, int64_t *frames) {
   if (!is_there()) return NULL;
-  Memory memory = {(unsigned char *)data, (int64_t)n, 0, 0}; /* libsndfile only reads this memory */
+  /* the cast drops const; libsndfile only reads this memory */
+  Memory memory = {(unsigned char *)data, (int64_t)n, 0, 0};
   Info info;
   memset(&info, 0, sizeof info);
   void *file = sf.open(&memory_file, MODE_READ, &info, &memory);

@@ -163,8 +163,8 @@ static bool push(tli_TokenList *list, int64_t id, int width) {
   return true;
 }
 
-/* Lists the tokens of a word's single characters or bytes. For now `last` has the number of bytes
-** of each token. */
+/* Lists the tokens of a word's single characters or bytes. Until `spread` is called, `last` has the
+** number of bytes of each token. */
 static bool symbols_of(const tli_Tokens *t, const char *word, int n, tli_TokenList *list) {
   int unknown = 0;
   for (int at = 0, width; at < n; at += width) {
@@ -190,7 +190,7 @@ static bool symbols_of(const tli_Tokens *t, const char *word, int n, tli_TokenLi
     if (id >= 0) {
       if (!push(list, id, width)) return false;
     } else if (as_bytes) {
-      /* if byte tokens follow an unknown symbol, which is rare, Lua code tokenizes the word */
+      /* byte tokens after an unknown symbol are rare, so Lua code tokenizes such a word */
       if (unknown) return false;
       for (size_t i = 0; i < m; i++)
         if (!push(list, t->byte_ids[(unsigned char)symbol[i]], 1)) return false;
@@ -291,8 +291,8 @@ static bool word_pieces(const tli_Tokens *t, const char *word, int n, tli_TokenL
 
 /* ---- unigram ---- */
 
-/* Finds the division with the highest total score. If one of its tokens ends at i, starts[i] is the
-** token's beginning and ids[i] its number. */
+/* Finds the division of a word into tokens with the highest total score (the unigram model). If one
+** of its tokens ends at i, starts[i] is the token's beginning and ids[i] its number. */
 static bool best_path(const tli_Tokens *t, const char *word, int n, int *starts, int64_t *ids) {
   double best[TLI_TOKENS_MOST + 1];
   for (int i = 0; i <= n; i++) starts[i] = -1;
@@ -470,7 +470,7 @@ static bool split(tli_Tokens *t, const tli_TokenStep *s, Text *text, const Piece
       continue;
     }
     stop += piece->first;
-    if (stop == at) return false; /* empty matches are left to the caller */
+    if (stop == at) return false; /* an empty match is rare, so the chunk is left to the caller */
     if (s->joins == TLI_JOIN_EQUAL) {
       if (begun < 0 || gap < at) {
         if (begun >= 0 && !add_piece(text, piece, text->from, begun, gap)) return false;

@@ -89,7 +89,8 @@ typedef struct tli_Tokens {
   bool of_bytes, fuses, ignores_merges, byte_fallback, single;
   double unknown_score;
   int32_t most, longest;
-  /* for each pair of bytes, the length of the longest token that begins with them (owned) */
+  /* for each pair of bytes, the length of the longest token that begins with these two bytes
+  ** (owned) */
   uint16_t *reach;
   tli_PatternNode *nodes; /* owned */
   int nnodes, attempts;
