@@ -41,7 +41,8 @@ static void *find(void *library, const char *name, void *pointer) {
   return symbol;
 }
 
-/* cuDriverGetVersion(&n) gives n = 1000 * major + 10 * minor, and needs no GPU. */
+/* Writes CUDA's version: cuDriverGetVersion(&n) gives n = 1000 * major + 10 * minor, and needs no
+** GPU. */
 static void cuda_version(void *library, char text[TEXT]) {
   int (*version)(int *);
   int n = 0;
@@ -49,7 +50,8 @@ static void cuda_version(void *library, char text[TEXT]) {
     snprintf(text, TEXT, "for CUDA %d.%d", n / 1000, n % 1000 / 10);
 }
 
-/* cuBLASLt and cuSPARSELt encode versions as 10000 * major + 100 * minor + patch. */
+/* Writes the version of cuBLASLt or cuSPARSELt, which encode it as 10000 * major + 100 * minor +
+** patch. */
 static void cublaslt_version(void *library, char text[TEXT]) {
   size_t (*version)(void);
   if (!find(library, "cublasLtGetVersion", &version)) return;
@@ -64,8 +66,8 @@ static void cudnn_version(void *library, char text[TEXT]) {
   snprintf(text, TEXT, "%zu.%zu.%zu", n / 10000, n % 10000 / 100, n % 100);
 }
 
-/* Properties 0, 1 and 2 (enum libraryPropertyType) are the major version, the minor version and the
-** patch level. */
+/* Writes cuSOLVER's version. Its properties 0, 1 and 2 (enum libraryPropertyType) are the major
+** version, the minor version and the patch level. */
 static void cusolver_version(void *library, char text[TEXT]) {
   int (*property)(int, int *);
   int n[3] = {0, 0, 0};
@@ -82,7 +84,7 @@ static void nvrtc_version(void *library, char text[TEXT]) {
     snprintf(text, TEXT, "%d.%d", major, minor);
 }
 
-/* Since NCCL 2.9 a version is encoded as 10000 * major + 100 * minor + patch. */
+/* Writes NCCL's version, which is encoded as 10000 * major + 100 * minor + patch since NCCL 2.9. */
 static void nccl_version(void *library, char text[TEXT]) {
   int (*version)(int *);
   int n = 0;

@@ -147,7 +147,7 @@ static int read_key(FILE *unused) {
     char c = (char)byte;
     size_t used = mbrtowc(&wide, &c, 1, &state);
     if (used == 1) return (int)wide;
-    /* the bytes are not a valid character in this locale */
+    /* the bytes are not a valid character in this locale, so the last byte is passed on as it is */
     if (used != (size_t)-2) return byte & 0xff;
     byte = read_byte();
     if (byte == EOF || interrupted) return byte;
@@ -176,7 +176,7 @@ static char *line_before(const char *text, int start) {
 ** prefix of all completions, and the completions follow. */
 static char **attempt(const char *text, int start, int end) {
   (void)end;
-  *lib.completion_over = 1;      /* suppresses the completion of file names */
+  *lib.completion_over = 1;      /* tells the library not to complete file names instead */
   *lib.completion_append = '\0'; /* readline resets this character to a space before each call */
   char *before = line_before(text, start);
   char **words = complete_word(text, before);
@@ -322,7 +322,9 @@ static char *read_stdin(void) {
   size_t size = 0;
   ssize_t n = getline(&line, &size, stdin);
   if (n < 0) {
-    clearerr(stdin); /* a signal may have interrupted the read, so more input may follow */
+    /* clears the end-of-file flag: a signal may have interrupted the read, so more input may
+    ** follow */
+    clearerr(stdin);
     free(line);
     return NULL;
   }

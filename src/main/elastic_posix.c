@@ -155,8 +155,8 @@ bool tli_elastic_meet(tli_Elastic *e) {
 
 /* ---- while ranks run ------------------------------------------------------------------ */
 
-/* Sends this launcher's heartbeat. Returns whether the heartbeats of all other launchers have
-** arrived recently. */
+/* Sends this launcher's heartbeat. Returns false if another launcher has sent no heartbeat for a
+** while, or if the store has ended. */
 static bool all_live(tli_Elastic *e, int64_t now) {
   if (add(e, e->round, "beat", e->node, 1) < 0) return false;
   for (int i = 0; i < e->nodes; i++) {
@@ -177,7 +177,8 @@ static tli_ElasticState look(tli_Elastic *e, bool ours_done) {
   e->looked = now;
   if (add(e, e->round, "failed", -1, 0) != 0) return TLI_ELASTIC_FAILED;
   if (!all_live(e, now)) return TLI_ELASTIC_FAILED;
-  /* a round does not restart once some launchers are done */
+  /* whether a new launcher may start another round: not once some launchers are done, because their
+  ** ranks do not restart */
   bool may_grow = !ours_done && e->nodes < e->most && add(e, e->round, "done", -1, 0) == 0;
   return may_grow && add(e, e->round + 1, "came", -1, 0) > 0 ? TLI_ELASTIC_GROWS : TLI_ELASTIC_ON;
 }

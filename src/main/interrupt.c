@@ -45,14 +45,15 @@ static volatile sig_atomic_t truncated;
 
 static void take_back(void) {
   tl_interrupt_clear();
-  /* clears the engine's last error too, so that it cannot be mistaken for the effect of a later
+  /* also clears the engine's last error, which might otherwise be taken for the effect of a later
   ** SIGINT */
   tli_error_clear();
 }
 
 static void raise_here(lua_State *L, const char *message) {
   luaL_where(L, 0);
-  /* the running function is a C function, which has no line number */
+  /* adds a position to the message, because the running function is a C function, which has no line
+  ** number */
   if (lua_rawlen(L, -1) == 0) luaL_where(L, 1);
   lua_pushstring(L, message);
   lua_concat(L, 2);

@@ -252,8 +252,8 @@ static void watch_end(Launch *l, int i) {
 #endif
 }
 
-/* Lists the ranks that may have ended. Ranks that are known to have ended come first, in the order
-** in which they ended. */
+/* Lists the ranks that may have ended. The ranks whose end the system has reported come first, in
+** the order in which they ended. */
 static int list_ends(Launch *l, int list[2 * TLI_SHM_RANKS]) {
   int n = 0;
 #ifdef __linux__

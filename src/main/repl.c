@@ -181,7 +181,7 @@ static Read read_chunk(lua_State *L) {
   while (more) {
     read = read_line(L, false);
     if (read == READ_NOTHING) return read;
-    /* the error message on the stack says that the chunk is incomplete */
+    /* the chunk cannot be completed, and the message on the stack says that it is incomplete */
     if (read == READ_END) break;
     lua_settop(L, 1);
     what = compile(L, &more);

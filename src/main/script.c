@@ -101,7 +101,8 @@ static bool require_library(lua_State *L, const char *value) {
   if (status != LUA_OK) return tli_script_report(L, status);
   lua_pushglobaltable(L);
   lua_pushlstring(L, value, end ? (size_t)(end - value) : strlen(value));
-  lua_rotate(L, -3, -1); /* changes the order on the stack to: globals, name, library */
+  /* changes the order of three values on the stack to: globals, name, library */
+  lua_rotate(L, -3, -1);
   lua_settable(L, -3);
   lua_pop(L, 1);
   return true;
@@ -157,7 +158,7 @@ bool tli_script_top(lua_State *L, int argc, char **argv) {
 /* Runs the function `command` of a module of the library with the arguments that follow the
 ** command's name. */
 static bool run_command_of(lua_State *L, const char *module, int argc, char **argv) {
-  /* `require` finds the second module only after the first is loaded */
+  /* loads "tlua" first, because only then does `require` find the library's other modules */
   const char *const modules[] = {"tlua", module};
   for (int i = 0; i < 2; i++) {
     lua_getglobal(L, "require");

@@ -32,7 +32,8 @@ static void on_sigbus(int signo, siginfo_t *info, void *context) {
   bool here = pthread_equal(pthread_self(), catching_thread);
   tli_TruncatedFn fn = current;
   if (here && info->si_code <= 0 &&
-      /* several forwarded signals may arrive for one read; only the first finds `elsewhere` set */
+      /* several forwarded signals may arrive for one read; only the first of them finds `elsewhere`
+      ** set */
       info->si_pid == getpid()) {
     if (atomic_exchange(&elsewhere, false) && fn) fn(false);
   } else if (info->si_code > 0 && tli_file_shrunk(info->si_addr)) {
