@@ -78,8 +78,8 @@ local function documentation(text)
    return kept
 end
 
--- Returns a chunk without its comments, except those at positions in `kept`. Lines keep their
--- numbers.
+-- Returns a chunk without its comments, except those at positions in `kept`. Empty lines replace
+-- the comments, so that lines keep their numbers.
 local function without_comments(text, kept)
    local out, at = {}, 1
    local function keep(last) out[#out + 1], at = text:sub(at, last), last + 1 end

@@ -343,8 +343,9 @@ local function emit_binding(op, name, cname, inplace)
    return table.concat(out, "\n")
 end
 
--- Returns a list with one entry for each name in Lua, in the order of the operator table. An entry
--- lists the overloads of its name. A name that exists only as a method has its own entry.
+-- Groups the operators of a family by their names in Lua. Returns a list with one entry for each
+-- name, in the order of the operator table. An entry lists the overloads of its name. A name that
+-- exists only as a method has its own entry.
 local function group(family)
    local names, forms = {}, {}
    local function add(name, op, cname)

@@ -85,7 +85,8 @@ const tli_Call tli_call_$name = {"$name", $list, $count, $results, $flags, $run}
    })
 end
 
--- Calls fn(op, inplace) for the plain form and for the in-place form of each operator.
+-- Calls fn(op, false) for the plain form of each operator that has one, and fn(op, true) for each
+-- in-place form.
 local function each(all, fn)
    for _, op in ipairs(all.ops) do
       if not op.inplace_form or op.results.kind == "self" then fn(op, false) end

@@ -149,8 +149,9 @@ end
 
 -- drop_<op>, free_<op>: the end of a node -------------------------------------------------------
 
--- Writes a C function that calls the C function `what` for each of the node's fields. Returns the
--- name and the text of the written function, or "NULL" if there are no fields.
+-- Writes a C function of the node, such as its destructor, that calls the C function `what` for
+-- each of the given fields. Returns the name and the text of the written function, or "NULL" if
+-- there are no fields.
 local function emit_each(op, name, what, fields)
    if #fields == 0 then return "NULL" end
    local lines = cdecl.map(fields, function(f)

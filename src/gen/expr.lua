@@ -300,7 +300,8 @@ function Compiler:call(name, args)
    return self:tensor(("tlo_%s(%s)"):format(op.cname, self:arguments(op, args)))
 end
 
---- Calls an operator with several results. Returns the slots of the results, which are consecutive.
+--- Calls an operator with several results. The results are in consecutive slots. Returns these
+--- slots.
 function Compiler:call_several(tree, count)
    local op = tree.kind == "call" and self.env.table.byname[tree.name]
    if not op or op.results.count ~= count then

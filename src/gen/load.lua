@@ -258,7 +258,7 @@ local function inherit_complex(all, op)
    end
 end
 
--- Keeps an operator, and all operators in its expression, in the build.
+-- Marks an operator, and all operators in its expression, as kept in the build.
 local function keep(all, op)
    if not op.left_out then return end
    op.left_out = false

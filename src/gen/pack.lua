@@ -15,7 +15,8 @@ pack.CODE_BITS = 11 -- number of bits of the longest code
 -- length of the longest copy; the limit bounds the search in long runs of one byte
 local MAX_COPY <const> = 4096
 local CANDIDATES <const> = 24 -- maximum number of earlier positions that a search tries
--- a copy at least this long is used at once, without a search for a longer copy at the next byte
+-- a copy at least this long is used at once, without a check whether a longer one begins at the
+-- next byte
 local LONG <const> = 32
 
 -- ---- copies ----

@@ -229,8 +229,8 @@ local function reach(names)
    end
    for _, path in ipairs(paths(here .. "/../core/*/*.c")) do note_kernels(read(path)) end
    if names.train then
-      -- adds the derivatives of the operators reached so far, but no second derivatives, which only
-      -- a graph of gradients needs
+      -- adds the derivatives of the operators reached so far. The operators that these derivatives
+      -- call get no derivatives, because a training step needs no second derivatives
       local recorded = {}
       for name in pairs(ops) do recorded[#recorded + 1] = all.byname[name] end
       for _, op in ipairs(recorded) do
