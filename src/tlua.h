@@ -97,7 +97,7 @@ TL_API tl_ErrorKind tl_error_kind(void);
 #endif
 
 /* The dtypes for which kernels have no loops of their own. Tensors of these dtypes can be stored,
-** moved and converted; a few operators convert them and compute with the result. The fields are the
+** moved and converted; a few operators convert them to other dtypes to compute. The fields are the
 ** same as in TL_DTYPES. Builds for inference alone lack these dtypes. */
 #ifdef TLI_INFER
 #define TL_STORED_DTYPES(X, ...)
@@ -412,8 +412,10 @@ TL_API void tl_counters(tl_Counters *out);
 
 /* Counts of the work of all threads since tl_count_work(true). */
 typedef struct tl_WorkCounts {
-  size_t size;       /* sizeof(tl_WorkCounts), set by the caller; later versions have more fields */
-  int64_t operators; /* calls of operators, including calls by other operators */
+  /* sizeof(tl_WorkCounts), set by the caller, because later versions of the struct have more
+  ** fields */
+  size_t size;
+  int64_t operators;    /* calls of operators, including calls by other operators */
   int64_t derivatives;  /* derivatives that a backward pass computed */
   int64_t allocations;  /* allocations of tensors' memory, on all devices */
   int64_t bytes;        /* the bytes of these allocations */
@@ -475,7 +477,7 @@ typedef struct tl_Limits {
   int64_t tensor_bytes; /* bytes of tensors that the state keeps alive, on all devices */
   /* bytes of Lua's own objects; a script that needs more gets the error "not enough memory" */
   int64_t lua_bytes;
-  int64_t instructions; /* number of Lua's instructions, counted in hundreds */
+  int64_t instructions; /* number of Lua's instructions, which are counted in steps of 100 */
   double seconds;       /* wall-clock time; operators that take longer end as after tl_interrupt */
   int threads;          /* threads that scripts start: workers of DataLoaders */
 } tl_Limits;

@@ -12,7 +12,7 @@
 ** its arguments become the results of loop_begin, and the calls after loop_begin run again.
 **
 ** Branches and loops may be nested.
-** */
+*/
 #include "graph/branches.h"
 
 #include "ops/common.h"

@@ -2,7 +2,7 @@
 ** batched.c - runs operators on the stand-ins of vmap (batched.h), by calling a handler. The
 ** handler, a Lua function, gets the operator's signature and the unchanged arguments, and chooses
 ** the function to call.
-** */
+*/
 #include "lua/args/batched.h"
 
 #include <string.h>
