@@ -58,7 +58,7 @@ static const tlk_Isa *choose(void) {
   __builtin_cpu_init();
 #endif
   const char *wish = getenv("TLUA_ISA");
-  /* a suffix after "+" is not part of the name; it is for dot.c */
+  /* the name ends at "+"; dot.c reads the suffix after it */
   size_t n = wish ? strcspn(wish, "+") : 0;
   for (int i = 0; n > 0 && i < NSETS; i++)
     if (strlen(sets[i].isa->name) == n && strncmp(sets[i].isa->name, wish, n) == 0 &&
@@ -66,7 +66,8 @@ static const tlk_Isa *choose(void) {
       return sets[i].isa;
   for (int i = 0; i < NSETS - 1; i++)
     if (sets[i].usable()) return sets[i].isa;
-  return sets[NSETS - 1].isa; /* the minimum that the build requires; it is used without a check */
+  /* the build requires this set of every processor, so it is used without a check */
+  return sets[NSETS - 1].isa;
 }
 
 /* Returns the best set that gives the same results on all processors; NULL if none was built. */

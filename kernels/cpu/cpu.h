@@ -39,7 +39,8 @@ static inline int tlk_compute_index(tl_DType compute) {
                               : TLK_C_I32;
 }
 
-/* A position that is out of range, if a thread has found one. It must be initialised with zeros. */
+/* Holds a position that is out of range if a thread has found one. The struct must be initialised
+** with zeros. */
 typedef struct tlk_FirstFault {
   atomic_bool found;
   _Atomic int64_t position;
@@ -98,8 +99,8 @@ typedef struct tlk_Reducer {
 
 #define TLK_ACC_BYTES 24
 
-/* The accumulators of reductions that have no `finish`: tlk_Best is for the smallest and the
-** largest element, tlk_Moments for mean and variance. */
+/* The accumulators of the reductions whose `finish` is NULL: tlk_Best for the smallest or largest
+** element, and tlk_Moments for mean and variance. */
 typedef struct tlk_Best {
   int64_t seen;  /* number of elements so far */
   int64_t index; /* position of the best element, counted from 0; -1 if there is none */
@@ -186,7 +187,7 @@ typedef struct tlk_Isa {
   const tlk_Norm *norm[2];                   /* normalisation for float and for double */
   /* conversions, indexed by source dtype and by target dtype */
   const tlk_Convert (*convert)[TL_NDTYPES];
-  const tlk_Move *move; /* move[i] copies elements of 1 << i bytes */
+  const tlk_Move *move; /* move[i] copies pieces whose elements have 1 << i bytes */
   tlk_RandomFn random;
   const struct tlk_IndexLoops *index;             /* gather.h */
   const struct tlk_PoolLoops *pool[TLK_NCOMPUTE]; /* pool.h */

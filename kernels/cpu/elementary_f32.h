@@ -72,8 +72,8 @@ TLK_F32_FN float tlk_expf(float x) {
 #define TLK_EXP_LIMIT 87.0f
 TLK_F32_FN float tlk_expf_fast(float x) {
   tlk_Power p = tlk_exp_parts_fast(x);
-  /* adds the bias back that p.n has subtracted; compilers drop both operations, and the shift below
-  ** discards the bias */
+  /* This addition cancels a subtraction in tlk_exp_parts_fast, so that compilers drop both. The
+  ** shift below moves the added bits out of the word. */
   uint32_t n = (uint32_t)p.n + 0x4b400000u;
   return tlk_from_bits(tlk_bits(1 + p.r * (1 + p.r * p.q)) + (n << 23));
 }

@@ -58,9 +58,9 @@ static void put_number(const tlk_AttentionPlan *p, void *array, int64_t i, doubl
     ((float *)array)[i] = (float)x;
 }
 
-/* Adds the contribution of a block of keys to the sums, unless all scores of the block are masked.
-** `begun` tells whether an earlier block was added. Returns whether any block has been added so
-** far. */
+/* Adds the contribution of a block of keys to the running sums, unless all scores of the block are
+** masked. `begun` tells whether the sums already contain an earlier block. Returns whether the sums
+** contain any block after the call. */
 static bool add_keys(const Call *c, const Work *w, const tlk_AttentionBlock *block,
                      tlk_Matrix turned, bool begun) {
   const tlk_AttentionPlan *p = &c->plan;
@@ -120,8 +120,8 @@ static void run_block(const Call *c, const Work *w, tlk_AttentionBlock block) {
   finish(c, w, &block);
 }
 
-/* Computes the results of blocks [begin, end) of queries. The blocks of all heads are numbered in
-** one sequence. */
+/* Computes the results of blocks [begin, end) of queries, where blocks are numbered head by head
+** through all samples. */
 static void run_blocks(void *context, int64_t begin, int64_t end) {
   Call *c = context;
   const tlk_AttentionPlan *p = &c->plan;

@@ -58,10 +58,10 @@ typedef struct tlk_AttentionLoops {
   void (*multiply)(int64_t n, void *x, const void *y);
   void (*scale)(int64_t n, void *x, double factor);
   double (*dot)(int64_t n, const void *x, const void *y);
-  /* Performs one step of the attention of a single query: multiplies `out` by the factor by which
-  ** the maximum grows, and adds the values, weighted by exponentials. The rows of keys and values
-  ** have `size` elements, which are float16 if `half` is set. `scores` is scratch memory for
-  ** `keys` floats. NULL in the loops for double. */
+  /* Performs one step of the attention of a single query: rescales the earlier sums in `out` to the
+  ** new maximum of the scores, and adds the values of this block, weighted by exponentials. The
+  ** rows of keys and values have `size` elements, which are float16 if `half` is set. `scores` is
+  ** scratch memory for `keys` floats. The loops for double have NULL here. */
   void (*one_query)(int64_t keys, int64_t size, const float *query, const void *key,
                     const void *value, bool half, float *scores, float *largest, float *sum,
                     float *out);
@@ -73,11 +73,13 @@ typedef struct tlk_AttentionPlan {
   const tlk_Attention *a;
   const tlk_Isa *isa;
   const tlk_TileLoops *tile;
-  /* loops for bfloat16 products; NULL if the processor lacks the instructions */
+  /* loops that multiply bfloat16 directly; NULL if the processor lacks the instructions */
   const tlk_DotLoops *dots;
   const tlk_AttentionLoops *loops;
   tl_DType compute;
-  int64_t lanes;         /* products of matrices have a multiple of this number of columns */
+  /* number of elements in a vector; products of matrices have a multiple of this number of
+  ** columns */
+  int64_t lanes;
   int64_t size;          /* size of an element of the compute type in bytes */
   int64_t queries, keys; /* number of queries and number of keys in a whole block */
   int64_t query_blocks, key_blocks;
@@ -160,8 +162,8 @@ bool tlk_attention_keep(const tlk_AttentionPlan *p, const tlk_AttentionBlock *bl
 
 /* ---- memory for blocks ---- */
 
-/* Cuts arrays, one after another, from the memory at `at`. If `at` is NULL, only counts their
-** bytes. */
+/* Divides the memory at `at` into arrays, one after another. If `at` is NULL, the struct only adds
+** up the bytes that the arrays need. */
 typedef struct tlk_Carver {
   char *at;
   int64_t used;

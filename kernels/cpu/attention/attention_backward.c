@@ -44,7 +44,7 @@ typedef struct Work {
   tlk_Matrix turned_query, turned_grad;
 } Work;
 
-/* Rounds n up to the number of rows that a matrix product may overwrite. */
+/* Rounds n up to a number of rows that a matrix product writes as a whole. */
 static int64_t whole_rows(int64_t n) { return tlk_ceil_div(n, TLK_DOT_LINES) * TLK_DOT_LINES; }
 
 static int64_t lay_out(const Call *call, Work *w, void *memory) {
@@ -77,8 +77,8 @@ static void *row_of(const tlk_AttentionPlan *p, void *rows, int64_t row, int64_t
 
 /* ---- a block of queries ---- */
 
-/* Loads the values `norm` of a block's queries and computes their delta (see above). Both arrays
-** are padded with zeros. */
+/* Loads the values `norm` of a block's queries, and computes delta = sum(grad_out * out) for each
+** query. Both arrays are padded with zeros. */
 static void take_numbers(const Call *c, Work *w, const tlk_AttentionBlock *block) {
   const tlk_AttentionPlan *p = &c->plan;
   const tlk_Attention *a = p->a;
@@ -264,8 +264,8 @@ static bool run(Call *c, int64_t tasks, int64_t work, tli_RangeFn fn) {
 
 /* ---- the passes ---- */
 
-/* The number of matrix products for each block with separate passes over keys and over queries, and
-** with a single pass. */
+/* The number of matrix products for each block: with separate passes over keys and over queries,
+** and with a single pass that computes all gradients. */
 enum { PRODUCTS_APART = 7, PRODUCTS_TOGETHER = 5 };
 
 /* Returns whether this number of tasks is large enough for a single pass. With fewer tasks some

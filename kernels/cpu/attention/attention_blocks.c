@@ -25,7 +25,8 @@ void tlk_attention_plan(const tlk_Attention *a, tlk_AttentionPlan *plan) {
   const tlk_Isa *isa = tlk_isa();
   const tlk_DotLoops *dots = a->dtype == TL_BF16 ? tlk_dot_loops() : NULL;
   int64_t lanes = isa->tile[wide]->lanes;
-  /* the bfloat16 loops process TLK_DOT_LINES columns at once, which may be more than the lanes */
+  /* the bfloat16 loops process TLK_DOT_LINES columns at once, which may be more than a vector
+  ** has */
   if (dots) lanes = tlk_max(lanes, TLK_DOT_LINES);
   *plan = (tlk_AttentionPlan){
       .a = a,

@@ -44,8 +44,8 @@ static void largest_of(int64_t keys, int64_t cols, const real *scores, real *lar
 static void softmax(int64_t keys, int64_t cols, void *scores, void *largest_, void *sum_,
                     void *factor_) {
   real *x = scores, *largest = largest_, *sum = sum_, *factor = factor_;
-  /* sums over this block of keys only: long sums in float would lose digits, and these add one
-  ** rounding error per block */
+  /* These sums are over one block of keys only, because a long sum in float loses digits. Adding a
+  ** block's sum to the sum of all blocks costs a single rounding. */
   real block[TLK_ATTENTION_QUERIES] = {0};
   memcpy(factor, largest, (size_t)cols * sizeof(real));
   largest_of(keys, cols, x, largest);

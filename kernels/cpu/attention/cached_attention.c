@@ -114,8 +114,8 @@ static tlk_Matrix load_rows(const Call *c, const void *rows, const uint16_t *sca
   return (tlk_Matrix){buffer, width, 1, false, size};
 }
 
-/* Adds the contribution of keys [first, first + n) of a key head to the sums of one row. Keys and
-** values in float16 are read in place. */
+/* Adds the contribution of keys [first, first + n) of a key head to the sums of a single query.
+** Keys and values in float16 are read in place. */
 static void add_keys_of_one(const Call *c, const Work *w, const tlk_Cache *cache, int64_t row,
                             int64_t n) {
   int64_t size = c->call->size;
@@ -130,7 +130,8 @@ static void add_keys_of_one(const Call *c, const Work *w, const tlk_Cache *cache
                            w->out);
 }
 
-/* Adds the contribution of keys [first, first + n) of a key head to the sums of `queries` rows. */
+/* Adds the contribution of keys [first, first + n) of a key head to the sums of `queries`
+** queries. */
 static void add_keys(const Call *c, const Work *w, const tlk_Cache *cache, int64_t head,
                      int64_t first, int64_t n, int64_t queries, bool begun) {
   const tlk_AttentionPlan *p = &c->plan;

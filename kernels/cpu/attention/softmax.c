@@ -47,8 +47,8 @@ static void compute(const Call *c, char *const *piece, bool rows, int64_t cols, 
     c->kernel->columns_back(c->log, c->n, cols, piece[0], piece[1], step, piece[2], step);
 }
 
-/* The layout of a piece in memory. The piece has the shape (cols, n) in the buffer if `rows` is
-** set, otherwise (n, cols). */
+/* The strides of a piece in memory. The buffer holds the piece as (cols, n) if `rows` is set,
+** otherwise as (n, cols). */
 typedef struct Layout {
   bool rows;
   int64_t cols, s0, s1; /* s0, s1: strides along cols and along n, in elements */

@@ -25,9 +25,10 @@ static Sizes sizes_of(const tlk_Conv *c) {
                      tlk_conv_product(c->windows.kernel)};
 }
 
-/* Computes `to` from two other arrays, all in the compute dtype. Each method that suits certain
-** sizes is a function of this type. Each kernel of this file has its own such function, so that a
-** small library links only the methods that its kernels use. */
+/* A function that computes an array `to`, which is a convolution or a gradient, from the arrays a
+** and b, all in the compute dtype. There is one function for each method. Each kernel of this file
+** chooses among methods in a function of its own, so a small library links only the methods that
+** its kernels use. */
 typedef bool (*Method)(const tlk_Conv *c, void *to, const void *a, const void *b, const void *bias);
 
 /* Computes the convolution or, if `backward`, the gradient of its input. */

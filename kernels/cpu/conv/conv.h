@@ -30,7 +30,7 @@ typedef struct tlk_ConvLoops {
   ** elements apart. */
   void (*dots)(int64_t images, int64_t n, const int64_t *offsets, const void *in, int64_t in_step,
                const void *grad, int64_t grad_step, int64_t row_step, void *sums);
-  /* `dots_line` does the work of `dots` for one row and `line_taps` taps. */
+  /* Does the work of `dots` for one row and `line_taps` taps. */
   int line_taps;
   void (*dots_line)(int64_t images, int64_t n, const int64_t *offsets, const void *in,
                     int64_t in_step, const void *grad, int64_t grad_step, void *sums);

@@ -16,8 +16,8 @@
 /* Number of rows of a product that a thread processes at a time. */
 #define ROWS 96
 /* The number of rows for each thread if the product writes more than it reads and its rows have at
-** least LONG_ROW elements. A thread then writes these rows side by side, and there must be few of
-** them because the processor prefetches only a limited number of streams. */
+** least LONG_ROW elements. A thread then writes all its rows at the same time. The number is small,
+** because the processor prefetches only a limited number of memory streams. */
 #define ROWS_WRITTEN 24
 #define LONG_ROW 512
 
@@ -121,8 +121,8 @@ typedef struct Weight {
   char *out;
 } Weight;
 
-/* A task: a part of one group's result that consists of rows [row, row + rows) and columns [col,
-** col + cols). */
+/* A part of one group's result, which is one task: rows [row, row + rows) and columns [col, col +
+** cols). */
 typedef struct Part {
   int64_t group, row, rows, col, cols;
 } Part;

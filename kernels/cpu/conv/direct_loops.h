@@ -29,7 +29,8 @@ typedef real LooseVec
 static inline Vec load(const real *p) { return *(const LooseVec *)p; }
 static inline void store(real *p, Vec v) { *(LooseVec *)p = v; }
 
-/* Computes a tile. Callers pass constants for `rows` and `vectors`, and the function is inlined. */
+/* Computes a tile. Callers pass constants for `rows` and `vectors`, for which the inlined function
+** is optimised. */
 static inline __attribute__((always_inline)) void tile_of(int rows, int vectors, int64_t taps,
                                                           const int64_t *offsets, const real *in,
                                                           const real *weights, bool add, real *out,
@@ -78,8 +79,8 @@ static real lanes_sum(Vec v) {
   return lane[0];
 }
 
-/* Computes dot products. Callers pass constants for `rows` and `taps`, and the function is
-** inlined. */
+/* Computes dot products. Callers pass constants for `rows` and `taps`, for which the inlined
+** function is optimised. */
 static inline __attribute__((always_inline)) void
 dots_of(int rows, int taps, int64_t images, int64_t n, const int64_t *offsets, const real *data,
         int64_t in_step, const real *grads, int64_t grad_step, int64_t row_step, real *sums) {

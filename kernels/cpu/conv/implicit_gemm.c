@@ -10,15 +10,16 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/conv/plan.h"
 
-/* BLOCK is the largest number of positions whose sums are computed together; blocks are whole
-** tiles. A block of NEAR_BLOCK positions stays in the first-level cache together with a piece of
-** the weights. Each block reads all weights, so larger blocks, of BLOCK positions, are faster if
-** the weights do not fit into the near caches. */
+/* BLOCK and NEAR_BLOCK are the largest numbers of positions whose sums are computed together. A
+** block of NEAR_BLOCK positions stays in the first-level cache together with a piece of the
+** weights. Since each block reads all weights, blocks of BLOCK positions are faster if the weights
+** do not fit into the near caches. Blocks are rounded to whole tiles. */
 #define BLOCK 192
 #define NEAR_BLOCK 96
 /* The largest number of positions for which images are copied to scratch memory together. */
 #define POSITIONS 512
-/* Runs of contiguous results are stored one by one if their mean length is at least this. */
+/* If contiguous results form runs of at least this mean length, each run is copied by a call of its
+** own. Otherwise the sums of the whole block are transposed first. */
 #define LONG_RUN 24
 /* If each image has few positions, about this number of bytes of images is prepared together.
 ** Weights of more bytes are considered too large for the second-level cache. */
@@ -157,7 +158,7 @@ static void run_part(const Panels *l, int64_t first, int64_t count, int64_t grou
     int64_t positions = count * tlk_conv_product(j->count);
     if (positions == 0) continue;
     int64_t blocks = tlk_ceil_div(positions, l->by_tiles ? BLOCK : NEAR_BLOCK);
-    /* largest number of positions in a block */
+    /* largest number of positions in a block; a whole number of tiles */
     int64_t most = round_up(tlk_ceil_div(positions, blocks), p->tile->rows);
     int64_t units = blocks * p->tiles, filled = -1;
     for (int64_t u = part * units / p->parts; u < (part + 1) * units / p->parts; u++) {

@@ -133,9 +133,9 @@ static bool plan_forward(tlk_ConvPlan *p, const char *weight) {
 /* ---- the input's gradient ---- */
 
 /* Returns whether a tap (kernel element) contributes to the gradient at the input positions with
-** this residue modulo the strides. The positions with one residue form a grid. If the tap
-** contributes, grid position i along dimension d receives its contribution from window i -
-** back[d]. */
+** this residue modulo the strides, which form a grid. If so, back[d] receives the distance from a
+** grid position to the window that contributes: along dimension d, position i gets its contribution
+** from window i - back[d]. */
 static bool tap_reaches(const tlk_Windows *w, const int64_t residue[3], const int64_t tap[3],
                         int64_t back[3]) {
   for (int d = 0; d < 3; d++) {

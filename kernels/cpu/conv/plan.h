@@ -58,8 +58,8 @@ void tlk_conv_plan_free(tlk_ConvPlan *p);
 void tlk_conv_run_direct(tlk_ConvPlan *p);
 void tlk_conv_run_gemm(tlk_ConvPlan *p);
 
-/* These functions compute the gradient of the weight. weight_direct suits few channels, weight_gemm
-** suits many. */
+/* These functions compute the gradient of the weight. tlk_conv_weight_direct is faster for few
+** channels, and tlk_conv_weight_gemm for many. */
 bool tlk_conv_weight_direct(const tlk_Conv *conv, void *grad_weight, const void *in,
                             const void *grad_out);
 bool tlk_conv_weight_gemm(const tlk_Conv *conv, void *grad_weight, const void *in,
@@ -87,8 +87,8 @@ bool tlk_conv_dot1x1_sums(const tlk_Conv *conv, bool backward, void *out, const 
 bool tlk_conv_dot1x1_weight(const tlk_Conv *conv, void *grad_weight, const void *in,
                             const void *grad_out);
 
-/* Returns whether vectors of `channels` channels are full enough to be the faster way, if each sum
-** has `terms` terms. */
+/* Returns whether a SIMD vector should hold channels instead of neighbouring positions. This is so
+** if there are enough channels to fill a vector, and if each sum has enough terms. */
 bool tlk_conv_many(const tlk_Conv *conv, int64_t channels, int64_t terms);
 double tlk_conv_bias(const tlk_ConvPlan *p, int64_t channel);
 

@@ -141,7 +141,7 @@ typedef struct Sums {
   const tlk_WinogradLoops *loops;
   const tlk_TileLoops *tile;
   bool backward;
-  /* number of input channels in a group, and number of result channels in a group */
+  /* number of input channels, and of result channels, in a group */
   int64_t channels, rows;
   int64_t height, tiles; /* number of channels in a panel of kernels, and number of panels */
   /* number of input channels in a block, which are summed together; number of blocks */

@@ -139,8 +139,8 @@ static bool finish(const Outer *o, int64_t tile, int64_t block, const float *sum
 
 /* ---- drivers ---- */
 
-/* Adds the products of a chunk to the sums. Each index of the range stands for one pair of a block
-** and a panel, at one point. */
+/* Adds the products of a chunk to the sums. Each index of the range stands for one block of input
+** channels and one panel at one interpolation point. */
 static void add_points(void *context, int64_t begin, int64_t end) {
   const Outer *o = context;
   for (int64_t i = begin; i < end; i++) {

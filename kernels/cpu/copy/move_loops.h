@@ -7,7 +7,8 @@
 */
 #define OF_BITS(name) TLK_PASTE_(name, BITS)
 
-/* An element at any address: callers also move pairs of numbers as one element. */
+/* An element at any address. Callers also move a pair of numbers as one element, and its address
+** may not be a multiple of its size. */
 typedef Word OF_BITS(Loose) __attribute__((aligned(1)));
 
 #ifndef TURNS_WHOLE

@@ -14,7 +14,7 @@ typedef struct Sequence {
   tl_DType compute;
   int64_t i0, istep;
   double start, step, end;
-  /* linspace computes elements from this position on backwards from the end */
+  /* the index from which linspace counts steps back from `end`; lower indices count from `start` */
   int64_t half;
 } Sequence;
 
@@ -56,7 +56,8 @@ static void steps(const Sequence *s, double start, double step, double first, do
   (s->compute == TL_F32 ? steps_f32 : steps_f64)(start, step, first, by, n, out);
 }
 
-/* Elements from position `half` on are computed backwards from the end. */
+/* Computes n elements from index `at` on. Elements before `half` are `start` plus a number of
+** steps. The others are `end` minus a number of steps, so that the last element is exact. */
 static void spaced(const Sequence *s, int64_t at, int64_t n, void *out) {
   int64_t before = s->half < at ? 0 : s->half - at;
   if (before > n) before = n;

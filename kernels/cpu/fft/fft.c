@@ -128,8 +128,8 @@ static void run_blocks(void *context, int64_t begin, int64_t end) {
   tlk_fft_room_close(&room);
 }
 
-/* Transforms lines i to i + count, which are rows, by a plan that folds them. `followed` tells
-** whether the calling thread transforms the next line, too. */
+/* Transforms `count` lines from line i on, which are rows, by a plan that folds them. `followed`
+** tells whether the calling thread transforms the next line, too. */
 static void run_folded(const Call *c, int64_t i, int64_t count, bool followed, tlk_FftRoom *room) {
   const struct tlk_fft *call = c->call;
   const tlk_FftPlan *p = c->plan;

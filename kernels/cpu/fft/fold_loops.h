@@ -200,8 +200,9 @@ static inline Complexes multiplied(Complexes v, real in_sign, const real *w, rea
   return (Complexes){v.re * scale, v.im * out_scale};
 }
 
-/* Defines the end of a function that multiplies a line. FROM reads WIDTH elements from k on. The
-** last elements are read by LAST, and multiplied in copies, to stay within the arrays. */
+/* Defines the body of a function that multiplies a line by f->factors. FROM reads WIDTH elements
+** from element k on. LAST reads the last elements, of which there are fewer. These are multiplied
+** in buffers, because whole vectors would reach beyond the arrays. */
 #define MULTIPLY(FROM, LAST)                                                  \
   const real *w = f->factors;                                                 \
   real *to = out, in_sign = (real)f->in_sign, scale = (real)f->scale;         \

@@ -32,7 +32,7 @@ bool tlk_fft_room_open(tlk_FftRoom *room, const tlk_FftPlan *plan) {
     return false;
   char *chunk = room->rows + rows;
   room->chunk = (tlk_FftPiece){chunk + APART, chunk + half + 2 * APART};
-  memset(room->rows, 0, rows); /* for the lanes that have no lines */
+  memset(room->rows, 0, rows); /* a lane without a line computes with zeros */
   return true;
 }
 
@@ -114,7 +114,7 @@ void tlk_fft_carry(const tlk_FftLines *k, char *data, int64_t from, int64_t rows
   }
 }
 
-/* Returns the piece whose rows lines are loaded to or stored from. */
+/* Returns the piece into which lines are loaded, or from which they are stored. */
 static tlk_FftPiece piece_of(const tlk_FftEnd *end, tlk_FftPiece piece) {
   return end->inverse ? (tlk_FftPiece){piece.im, piece.re} : piece;
 }

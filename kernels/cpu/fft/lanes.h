@@ -55,8 +55,8 @@ void tlk_fft_clear(tlk_FftPiece piece, int64_t from, int64_t to);
 ** lanes to the lines. */
 void tlk_fft_carry(const tlk_FftLines *k, char *data, int64_t from, int64_t rows, char *lanes,
                    bool out);
-/* The arrays `lines` in `data`, from which tlk_fft_run loads or to which it stores. With `inverse`
-** the real and the imaginary parts are exchanged. Stored elements are multiplied by `scale`. */
+/* Lines of an array, which tlk_fft_run loads or stores. `inverse` exchanges the real and the
+** imaginary parts. Stored elements are multiplied by `scale`. */
 typedef struct tlk_FftEnd {
   const tlk_FftLines *lines;
   const void *data;
@@ -81,7 +81,7 @@ static inline const tlk_FftPlan *tlk_fft_folding(const tlk_FftPlan *p) {
 static inline int64_t tlk_fft_fold_count(const tlk_FftPlan *p) {
   return 2 * p->fold->n <= tlk_fft_loops(p->part)->width ? 2 : 1;
 }
-/* Returns line i of the folded lines in a piece. */
+/* Returns the piece that holds folded line i after its transform. */
 static inline tlk_FftPiece tlk_fft_folded_line(const tlk_FftRoom *room, int64_t i) {
   int64_t row = i * room->loops->width / 2;
   return (tlk_FftPiece){tlk_fft_row(room->piece.re, row), tlk_fft_row(room->piece.im, row)};

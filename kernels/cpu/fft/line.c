@@ -106,7 +106,8 @@ static bool line_chirp(const Line *c) {
   return ok;
 }
 
-/* Transforms a folded line or, by Bluestein's algorithm, a line whose convolution is folded. */
+/* Transforms a folded line. If the plan uses Bluestein's algorithm, folds the line's convolution
+** instead. */
 static void line_folded(const Line *c, tlk_FftRoom *room) {
   const tlk_FftPlan *p = c->plan, *inner = p->inner;
   double sign = c->inverse ? -1 : 1;

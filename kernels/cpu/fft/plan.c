@@ -313,7 +313,8 @@ static bool is_cached(const tlk_FftPlan *p) {
 }
 
 static tlk_FftPlan *get_plan(int64_t n, tl_DType real, bool pairs, bool by_passes) {
-  by_passes = by_passes && n > PASSES_MOST; /* every plan of a shorter length has passes */
+  /* a plan of a shorter length has passes in any case */
+  by_passes = by_passes && n > PASSES_MOST;
   tli_mutex_lock(&guard);
   tlk_FftPlan *p = find(n, real, pairs, by_passes);
   if (p) p->users++, p->age = ++clock_of_uses;
@@ -331,7 +332,8 @@ void tlk_fft_give_back(tlk_FftPlan *p) {
   int n = 0;
   tli_mutex_lock(&guard);
   p->users--;
-  if (!is_cached(p)) { /* a plan outside the cache was made by this call */
+  /* a plan outside the cache belongs to this call, so it is put into the cache or freed */
+  if (!is_cached(p)) {
     bool fits =
         p->all_bytes <= CACHED_BYTES / 2 && find(p->n, p->part, p->pairs, p->by_passes) == NULL;
     p->age = ++clock_of_uses;

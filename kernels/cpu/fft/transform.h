@@ -15,7 +15,8 @@
 
 /* The size in bytes of a row of real parts. A row has one number of each line of a piece. */
 #define TLK_FFT_LANE_BYTES 64
-/* An int64_t has fewer than this number of prime factors. */
+/* The largest number of passes of a plan is less than this, since an int64_t has fewer prime
+** factors. */
 #define TLK_FFT_FACTORS 64
 /* The largest prime factor for which there is a pass. */
 #define TLK_FFT_RADIX 31
@@ -129,8 +130,10 @@ typedef struct tlk_FftPlan {
   void *chirp;               /* (n) */
   /* array (m) with the transform of the chirp's conjugate, divided by m */
   void *filter;
-  bool pairs;       /* whether the plan is also for real signals of 2n numbers */
-  bool by_passes;   /* whether the plan is not divided, since it is itself part of a matrix */
+  bool pairs; /* whether the plan is also for real signals of 2n numbers */
+  /* whether the plan must use passes, because it transforms the rows or columns of another plan's
+  ** matrix */
+  bool by_passes;
   void *half_roots; /* array of exp(-pi i k / n) for k <= n, if `pairs` */
   void *tables;     /* memory of all tables above (owned) */
   /* bytes: size of `tables`; all_bytes: size of `tables` and of the tables in the plans that this

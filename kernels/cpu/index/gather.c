@@ -90,7 +90,7 @@ static int64_t least_cols(const tlk_IndexCall *call) {
   return abreast ? ABREAST : 16;
 }
 
-/* Returns the number of pieces in a task, if each piece has `elements` elements. */
+/* Returns the number of pieces of work in a task, if each piece has `elements` elements. */
 static int64_t per_task(int64_t elements) { return tlk_max(1, TASK / tlk_max(1, elements)); }
 
 static void gather_tasks(void *context, int64_t begin, int64_t end) {
@@ -152,8 +152,8 @@ bool tlk_scatter(const struct tlk_scatter *call) {
                                          : loops->join[call->join][tlk_compute_index(dtype)];
   int64_t threads = tl_get_num_threads(), side = it->ndim > 0 ? it->sizes[0] : 1;
   int64_t work = it->numel * call->index.count;
-  /* Blocks are whole cache lines, or rows if lines share an index. If there are few lines, threads
-  ** also divide the indexed dimension among themselves. */
+  /* A block covers whole cache lines. If lines share an index, a block covers rows instead. If
+  ** there are few lines, threads also divide the indexed dimension among themselves. */
   bool rows = it->ndim > 0 && it->args[1].strides[0] == 0;
   int64_t cols = rows ? TASK : tlk_max(least_cols(&call->index), per_task(call->index.count));
   bool narrow = rows ? call->index.n < threads : side < cols * threads;
@@ -173,7 +173,8 @@ bool tlk_scatter(const struct tlk_scatter *call) {
 typedef struct Nonzero {
   tlk_Array in;
   int64_t n;
-  /* at first the number of nonzero elements in each part; later the number before each part */
+  /* before the prefix sum: the number of nonzero elements in each part; after it: the number of
+  ** nonzero elements before each part */
   int64_t *counts;
   int64_t *out;
   int ndim;

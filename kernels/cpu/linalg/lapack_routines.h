@@ -355,7 +355,9 @@ static bool orgqr(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   number size = 1, *a = c->a;
   const number *tau = c->in;
 #ifdef TLI_INFER
-  bool products = false; /* leaves the code of the products out */
+  /* The library for inference calls only LAPACK's own routine, so that it need not contain the code
+  ** of the products. */
+  bool products = false;
 #else
   bool products = k >= 2 * REFLECTORS;
 #endif
@@ -410,8 +412,9 @@ static bool gesdd(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   return ok;
 }
 
-/* With the workspace that heevd asks for, it computes eigenvectors by one reflection at a time. It
-** applies blocks of reflections if it gets this many columns more. */
+/* The number of columns by which the workspace of heevd is enlarged. With the size that heevd
+** itself asks for, it applies one reflection at a time; with more columns, it applies blocks of
+** reflections. */
 #define EIGEN_COLUMNS 64
 
 static bool syevd(const tlk_LapackCall *c, int64_t begin, int64_t end) {

@@ -111,7 +111,7 @@ static void loss_tasks(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Does the work of loss_tasks for samples that are transposed first. */
+/* Computes the same losses as loss_tasks, for samples whose logits are transposed first. */
 static void turned_loss_tasks(void *context, int64_t begin, int64_t end) {
   Loss *l = context;
   for (int64_t task = begin; task < end; task++) {
@@ -188,7 +188,7 @@ static void fill_strip(const Back *b, int64_t o, int64_t i, int64_t cols, const 
   }
 }
 
-/* Subtracts the factor from the gradient at the sample's label. */
+/* Subtracts the factor from the gradient's element at the sample's label. */
 static void finish_back(const Back *b, int64_t o, int64_t i, double factor) {
   const tlk_Classes *k = b->call;
   int64_t label = k->target[o * k->inner + i];
@@ -200,7 +200,8 @@ static void finish_back(const Back *b, int64_t o, int64_t i, double factor) {
 static void back_tasks(void *context, int64_t begin, int64_t end) {
   const Back *b = context;
   const tlk_Classes *k = b->call;
-  double factors[TLK_CLASS_COLS]; /* room for floats or for doubles */
+  /* room for numbers of the compute type, which is float or double */
+  double factors[TLK_CLASS_COLS];
   for (int64_t task = begin; task < end; task++) {
     int64_t o = task / b->strips, i = task % b->strips * TLK_CLASS_COLS;
     int64_t cols = tlk_min(TLK_CLASS_COLS, k->inner - i), at = o * k->inner + i;
@@ -215,7 +216,8 @@ static void turned_back_tasks(void *context, int64_t begin, int64_t end) {
   for (int64_t task = begin; task < end; task++) {
     Turned t;
     double norms[SAMPLES] = {0};
-    double factors[SAMPLES] = {0}; /* room for floats or for doubles */
+    /* room for numbers of the compute type, which is float or double */
+    double factors[SAMPLES] = {0};
     int64_t first = task * SAMPLES;
     turn(b->call, b->in, first, b->size, &t);
     memcpy(norms, b->norm + first, (size_t)t.samples * sizeof *norms);

@@ -60,7 +60,7 @@ static int64_t alpha_at(const tlk_Ctc *c, int64_t sample, int64_t t, int64_t sta
   return (sample * c->time + t) * (2 * c->longest + 1) + state;
 }
 
-/* Returns whether the user lets the work go on, which is checked for each frame. */
+/* Returns false if the user interrupts the work. It is called for each frame. */
 static bool goes_on(Work *w) {
   if (tli_interrupted()) w->stopped = true;
   return !w->stopped;

@@ -68,8 +68,8 @@ static ALWAYS AVX512 void read_terms(const uint16_t *from, int64_t step, int64_t
 }
 
 /* Packs one block. `by_term` means that the rows of the source are terms, not lines. `turn` means
-** that the block is stored transposed. Callers pass constants for both, and the function is
-** inlined. */
+** that the block is stored transposed. Callers pass constants for both, for which the inlined
+** function is optimised. */
 static ALWAYS AVX512 void pack_block(bool by_term, bool turn, const uint16_t *from, int64_t step,
                                      int64_t lines, int64_t terms, uint16_t *to) {
   __m512i z[LINES];
@@ -121,13 +121,13 @@ enum { ROWS = 8, COLUMNS = 2 };
 static ALWAYS AVX512_BF16 __m512bh repeat(int pair) {
   __m512i all = _mm512_set1_epi32(pair);
 #if defined(__clang__) && __clang_major__ == 16
-  __asm__("" : "+v"(all)); /* this compiler crashes when it casts before it copies */
+  __asm__("" : "+v"(all)); /* clang 16 crashes if the vector is cast before it is copied */
 #endif
   return (__m512bh)all;
 }
 
-/* Computes a tile of TLK_DOT_LINES rows. Callers pass a constant for `columns`, and the function is
-** inlined. */
+/* Computes a tile of TLK_DOT_LINES rows. Callers pass a constant for `columns`, for which the
+** inlined function is optimised. */
 static ALWAYS AVX512_BF16 void bf16_tile(int columns, int64_t blocks, const uint16_t *left,
                                          const uint16_t *right, bool add, float *c, int64_t ldc) {
   __m512 sums[ROWS][COLUMNS];
@@ -192,8 +192,8 @@ static const struct {
 
 /* Computes up to 2 x 2 blocks of c in the tile registers 0 to 3. Registers 4 and 5 hold blocks of
 ** the left factor, and registers 6 and 7 blocks of the right factor. `down` and `across` tell
-** whether there are two blocks in that direction. Callers pass constants for both, and the function
-** is inlined. */
+** whether there are two blocks in that direction. Callers pass constants for both, for which the
+** inlined function is optimised. */
 static ALWAYS AMX void amx_tile(bool down, bool across, int64_t blocks, const uint16_t *left,
                                 const uint16_t *right, bool add, float *c, int64_t ldc) {
   int64_t step = ldc * (int64_t)sizeof *c, line = blocks * BLOCK;

@@ -11,7 +11,8 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/matmul/epilogue.h"
 
-/* Computes the sum of each row of op(a). */
+/* Computes the sum of each row of op(a), which is the transpose of a if trans_a, otherwise a
+** itself. */
 static bool sum_rows(const struct tlk_linear *call) {
   const tlk_Gemm *g = &call->gemm;
   return tlk_reduce(&(struct tlk_reduce){.cx = call->cx,

@@ -26,7 +26,7 @@ static inline Vec load(const real *p) { return *(const LooseVec *)p; }
 static inline void store(real *p, Vec v) { *(LooseVec *)p = v; }
 
 /* Computes `height` rows, but stores only the first `rows`. Callers pass constants for `height` and
-** `vectors`, and the function is inlined. */
+** `vectors`, for which the inlined function is optimised. */
 static inline __attribute__((always_inline)) void
 tile_of(int vectors, int height, int rows, int64_t n, const int64_t *offsets, const void *const *in,
         const real *panel, int64_t pitch, bool add, real *out, int64_t out_step) {
@@ -84,7 +84,7 @@ static void tile(int rows, int vectors, int64_t n, const int64_t *offsets, const
 }
 
 /* Applies the epilogue. Callers pass a constant for `relu` and either NULL or an array for bias,
-** and the function is inlined. */
+** for which the inlined function is optimised. */
 static inline __attribute__((always_inline)) void
 finish_rows(int64_t rows, int64_t cols, const real *bias, bool relu, real *out, int64_t out_step) {
   for (int64_t r = 0; r < rows; r++, out += out_step) {
@@ -108,7 +108,7 @@ static void finish(int64_t rows, int64_t cols, const void *bias, bool relu, void
 
 /* ---- dot products ---- */
 
-/* A part of a vector; it has NUMBERS numbers. */
+/* A 16-byte part of a vector, which holds NUMBERS numbers. */
 typedef real Part __attribute__((vector_size(16)));
 typedef real LoosePart __attribute__((vector_size(16), aligned(sizeof(real)), may_alias));
 
@@ -124,7 +124,8 @@ typedef int64_t PairPlaces __attribute__((vector_size(64)));
 /* The number of rows whose dot products are computed at the same time. */
 #define DOTS 4
 
-/* Computes the sum of the parts of each vector. */
+/* Adds the parts of 16 bytes of each vector to one another. The result is one part for each
+** vector. */
 #if TLK_VECTOR_BYTES == 64
 static inline void sum_parts(const Vec *v, Part *out) {
   typedef double Pairs __attribute__((vector_size(64)));

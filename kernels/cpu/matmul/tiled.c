@@ -64,8 +64,8 @@ typedef struct Product {
   char *panels;
 } Product;
 
-/* Rows of a in one block. Rows are row_step elements apart, and p->offsets holds the offsets of a
-** row's terms. */
+/* Rows of a that one block multiplies. Rows are row_step elements apart, and p->offsets holds the
+** offsets of a row's terms. */
 typedef struct Rows {
   const char *at;
   int64_t n, row_step;
@@ -165,7 +165,8 @@ static Rows rows_of(const Product *p, int64_t begin, int64_t rows, int64_t at, i
   const char *a =
       p->a + (g->trans_a ? at / parts * line + begin * element : begin * line + at * size);
   if (p->rows == NULL) return (Rows){a, rows, g->trans_a ? parts : g->lda};
-  /* packs few terms at a time, because each row of a transposed `a` is then read from end to end */
+  /* packs few terms at a time if a is transposed, because each of its rows is then read from end to
+  ** end */
   if (g->trans_a)
     for (int64_t t = 0; t < n / parts; t += 16)
       tlk_isa()->move[(size == 8 ? 3 : 2) + p->complex](p->rows + t * element, row, element,

@@ -92,7 +92,8 @@ static void add_row(const Work *w, int64_t part, int64_t o) {
     w->loops->row_sum(n, w->in + at, first);
 }
 
-/* In sum_rows a task is a part; in sum_runs a task is a pair of a part and a channel. */
+/* Computes the sums of parts [begin, end). Here a task is a part; in sum_runs, a task is one
+** channel of a part. */
 static void sum_rows(void *context, int64_t begin, int64_t end) {
   const Work *w = context;
   for (int64_t part = begin; part < end; part++) {

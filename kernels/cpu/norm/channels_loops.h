@@ -20,7 +20,8 @@ static real square(const real *a, const real *b, real m, int64_t i) {
 }
 static real scaled(const real *a, const real *b, real m, int64_t i) { return a[i] * (b[i] - m); }
 
-/* Sums `term` over n elements. Callers pass a constant for `term`, and the function is inlined. */
+/* Sums `term` over n elements. Callers pass a constant for `term`, for which the inlined function
+** is optimised. */
 static inline __attribute__((always_inline)) double sum_of(Term *term, int64_t n, const real *a,
                                                            const real *b, real m) {
   double total = 0;

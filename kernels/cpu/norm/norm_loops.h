@@ -33,7 +33,8 @@ static real weighted(const real *a, const real *b, const real *c, real m, int64_
 }
 
 /* Sums `term` over a row. Each group of four elements is summed in the type of the row, and the
-** groups are summed in double. Callers pass a constant for `term`, and the function is inlined. */
+** groups are summed in double. Callers pass a constant for `term`, for which the inlined function
+** is optimised. */
 static inline __attribute__((always_inline)) double sum_of(Term *term, int64_t n, const real *a,
                                                            const real *b, const real *c, real m) {
   double lane[LANES] = {0};

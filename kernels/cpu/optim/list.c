@@ -20,7 +20,8 @@ typedef struct List {
   const struct tlk_list_reduce *reduce;
   const struct tlk_list_scale *scale;
   double factor;
-  atomic_bool odd; /* becomes true if an element is infinite or NaN */
+  /* becomes true if an element is infinite or NaN */
+  atomic_bool odd;
 } List;
 
 static void prepare(List *l, tl_DType dtype, int count, const int64_t *n) {

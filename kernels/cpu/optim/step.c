@@ -59,8 +59,8 @@ static const struct {
 #undef X
 };
 
-/* Computes the coefficients of all tensors. Most tensors have made the same number of steps, so if
-** a tensor's clock equals that of the previous tensor, the coefficients are copied. */
+/* Computes the coefficients of all tensors. Most tensors have made the same number of steps. So if
+** the step counts of a tensor equal those of the previous tensor, the coefficients are copied. */
 bool tlk_optim_coefs(const struct tlk_optim_coefs *call) {
   if (call->found_inf && *call->found_inf != 0) return true;
   double lr = call->lr.data ? tlk_number(call->lr) : call->options[0];

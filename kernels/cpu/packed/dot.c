@@ -37,7 +37,7 @@ ALWAYS float dot_least(const tli_Chunk *u, const tlk_Rounded *x, float zero) {
   return sum;
 }
 
-/* Clears the fields of a chunk that tli_unpack leaves unset for some kinds. */
+/* Sets to zero the fields of a chunk that tli_unpack does not set for every kind of block. */
 ALWAYS void clear(tli_Chunk *u) {
   memset(u->scale, 0, sizeof u->scale);
   memset(u->least, 0, sizeof u->least);

@@ -43,7 +43,8 @@ typedef struct {
   R re[BLOCK], im[BLOCK];
 } Parts;
 
-/* Keeps the compiler from inlining `take` and `give` into each kernel. */
+/* Keeps the compiler from inlining `take` and `give` into each kernel, which would enlarge the
+** code. */
 #define APART static __attribute__((noinline))
 
 APART void take(Parts *to, const T *from, int64_t n) {

@@ -154,8 +154,8 @@ static bool run_row(void *context, char **ptrs, int64_t n) {
   return run_loop(call, call->rows, n, args);
 }
 
-/* Returns whether the operands are two-dimensional and need no conversion. Then advancing pointers
-** is enough to move to the next row. */
+/* Returns whether the operands are two-dimensional and need no conversion. If so, the next row is
+** reached by advancing the pointers. */
 static bool is_plane(const Call *call) {
   const tli_Iter *it = call->it;
   if (it->ndim != 2) return false;

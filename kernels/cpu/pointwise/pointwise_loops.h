@@ -40,8 +40,8 @@ LOOP(loop) {
 }
 
 #elif TLK_OWN(TLK_FAST)
-/* `single` tells that the second input is a single element. Callers pass a constant for it, and the
-** function is inlined. */
+/* `single` tells that the second input is a single element. Callers pass a constant for it, for
+** which the inlined function is optimised. */
 static inline __attribute__((always_inline)) bool
 TLK_OWN(blocks)(int64_t n, void *const *args, const tl_Scalar *params, bool single) {
   TLK_READ_PARAMS

@@ -104,7 +104,7 @@ static VNNI void prepare(const tlk_QuantizedProduct *p, int64_t image, int64_t c
 }
 
 /* Loads the four elements of a quad for each channel, in the order that Block describes. Callers
-** pass a constant for `full`, and the function is inlined. */
+** pass a constant for `full`, for which the inlined function is optimised. */
 static inline __attribute__((always_inline)) VNNI void
 load_quad(const Block *b, bool full, const uint8_t *in, const int64_t *offsets, __m512i to[4]) {
   __m512i x[4];
@@ -120,7 +120,8 @@ load_quad(const Block *b, bool full, const uint8_t *in, const int64_t *offsets, 
 
 /* Computes the sums of the products of a window. If `stride` is not 0, the kernel has three
 ** adjacent columns of one quad; `quads` has the first 3 - stride of them, and receives those of the
-** next window. Callers pass constants for `full` and `stride`, and the function is inlined. */
+** next window. Callers pass constants for `full` and `stride`, for which the inlined function is
+** optimised. */
 static inline __attribute__((always_inline)) VNNI void sum_window(const Block *b, bool full,
                                                                   int stride, const uint8_t *in,
                                                                   __m512i quads[3][4],

@@ -181,8 +181,8 @@ static void sum_plain(const Tile *t, Sums out) {
 }
 
 #if HAS_VNNI
-/* Callers pass constants for `panels` and `n`, and the function is inlined, so the sums stay in
-** registers. */
+/* Computes sums of products for n positions and `panels` panels of the tile. Callers pass constants
+** for both, for which the inlined function is optimised, so the sums stay in registers. */
 static inline __attribute__((always_inline)) VNNI void sum_some(const Tile *t, int n, int panels,
                                                                 Sums out) {
   __m512i sums[POSITIONS][PANELS];
@@ -277,7 +277,7 @@ load_scales(const tlk_QuantizedProduct *p, int64_t of, int64_t channel, int pane
 }
 
 /* Does the same as tlk_quantized_write for the n positions of a tile. Callers pass a constant for
-** `panels`, and the function is inlined. */
+** `panels`, for which the inlined function is optimised. */
 static inline __attribute__((always_inline)) VNNI void write_some(const tlk_QuantizedProduct *p,
                                                                   int64_t image, int64_t first,
                                                                   int n, int64_t channel, int cols,

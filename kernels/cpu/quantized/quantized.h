@@ -78,7 +78,7 @@ static inline VNNI tlk_ByteLimits tlk_byte_limits(const struct tlk_quantized *ca
 
 /* Rounds four vectors of results to bytes. The quarters of the vectors are interleaved: first comes
 ** the first quarter of each vector. Callers pass a constant for n, the number of vectors that are
-** used, and the function is inlined. */
+** used, for which the inlined function is optimised. */
 static inline __attribute__((always_inline)) VNNI __m512i
 tlk_bytes_of(int n, const __m512 x[4], const tlk_ByteLimits *limits) {
   __m512i q[4];

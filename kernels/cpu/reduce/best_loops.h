@@ -2,8 +2,8 @@
 ** best_loops.h - the largest or smallest element and its position. NaN counts as better than every
 ** number, and the first of equal elements is chosen. best_<type>.c includes this file after it has
 ** defined `Element`, IS_NAN for elements, `Position` (an integer of the same size) and MEMBER (the
-** member of tlk_Best that holds the value). Callers pass a constant for `largest`, and the
-** functions are inlined.
+** member of tlk_Best that holds the value). Callers pass a constant for `largest`, for which the
+** inlined function is optimised.
 */
 #include "kernels/cpu/cpu.h"
 #include "kernels/math.h"

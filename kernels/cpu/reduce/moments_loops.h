@@ -46,8 +46,8 @@ static real square(real x, real m) { return (x - m) * (x - m); }
 
 /* Sums `term` over a row. Each group of four elements is summed in the type of the row, and the
 ** groups are summed in double. sums[k] receives the sum of the elements k, k + each, ..., where
-** `each` divides n and LANES. Callers pass constants for `term` and `each`, and the function is
-** inlined. */
+** `each` divides n and LANES. Callers pass constants for `term` and `each`, for which the inlined
+** function is optimised. */
 static inline __attribute__((always_inline)) void sums_of(Term *term, int64_t n, const real *x,
                                                           real m, const int each, double *sums) {
   double lane[LANES] = {0};

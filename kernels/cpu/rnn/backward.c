@@ -13,7 +13,7 @@
 typedef struct Backward {
   tlk_RnnLayer layer;
   const struct tlk_rnn_backward *data;
-  char *memory; /* memory of all arrays below, which come after a row of zeros (owned) */
+  char *memory; /* owned memory: a row of zeros, and then all arrays below */
   size_t bytes;
   char *grad_gates; /* array (rows, width) of the gradients of the gates before activation */
   /* gradients of the states (batch, output): first of the states after the last step, later of the

@@ -18,11 +18,11 @@ typedef struct Forward {
   const char *in, *h0, *c0;
   char *out, *hn, *cn;
   bool keeps; /* whether the backward pass will need the activations */
-  /* memory of all arrays below, which come after a row of zeros as long as a row of gates
-  ** (owned) */
+  /* owned memory: a row of zeros, as long as a row of gates, and then all arrays below */
   char *memory;
   size_t bytes;
-  char *bias, *scratch;  /* `bias` has one number for each column of a row of gates */
+  /* array of one number for each column of a row of gates, and scratch memory */
+  char *bias, *scratch;
   tlk_Packed weight, hr; /* owned */
 } Forward;
 

@@ -119,7 +119,8 @@ static void make_items(void *context, int64_t begin, int64_t end) {
   uint64_t mask = m->span.mask, base = m->span.base;
   if (m->span.wide) {
     tlk_LargePair *items = m->items;
-    /* Only rows of more than 2^32 elements need wide items for the remaining dtypes. */
+    /* The other dtypes have keys of up to 32 bits. Their items are wide only in rows of more than
+    ** 2^32 elements, whose positions do not fit beside the key. */
 #define PUT(k) \
   items[i] = (tlk_LargePair) { ((k) ^ mask) - base, (uint64_t)i }
     switch (dtype) {
@@ -361,7 +362,7 @@ static bool select_key(uint64_t *keys, int64_t n, int64_t rank, int bits, uint64
 static int key_bits(tl_DType dtype) { return is_wide(dtype, 0) ? 64 : 32; }
 
 /* Collects the elements of a row whose keys are at most `limit`. Returns their number, or -1 if the
-** user interrupts it. */
+** user interrupts the work. */
 static int64_t make_items_below(uint64_t limit, tlk_LargePair *items, const void *data,
                                 tl_DType dtype, int64_t n, uint64_t mask) {
   int64_t kept = 0;
@@ -437,7 +438,7 @@ static bool rank_row(const Work *w, int64_t row, void *memory) {
   uint64_t *keys = memory, nan = nan_key(w->in.dtype);
   int64_t rank = w->rank, smaller, nans = 0;
   TL_TRY(make_keys(keys, row_data(w, row), w->in.dtype, w->n, false));
-  if (rank < 0) { /* a negative rank stands for the median's rank */
+  if (rank < 0) { /* a caller that wants the median passes a negative rank */
     for (int64_t i = 0; nan != 0 && i < w->n; i++) nans += keys[i] == nan;
     if (nans > 0 && (!w->skip_nan || nans == w->n)) {
       give(w, row, 0, find_key(w, row, nan, 0));
@@ -512,7 +513,8 @@ static void merge_orders(const uint64_t *keys, int64_t m, const int64_t *a, int6
   }
 }
 
-/* Returns false if the user interrupts the sort. */
+/* Sorts the numbers of n rows with m keys each by a merge sort that merges longer and longer runs.
+** `order` receives the result. Returns false if the user interrupts the sort. */
 static bool order_rows(const uint64_t *keys, int64_t n, int64_t m, int64_t *order, int64_t *spare) {
   int64_t *from = order, *to = spare;
   for (int64_t i = 0; i < n; i++) from[i] = i;

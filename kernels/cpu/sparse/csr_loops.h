@@ -15,8 +15,8 @@
 typedef real Vector
     __attribute__((vector_size(TLK_VECTOR_BYTES), aligned(sizeof(real)), may_alias));
 
-/* Multiplies a row by a panel of `vectors` vectors. Callers pass a constant for `vectors`, and the
-** function is inlined. */
+/* Multiplies a row by a panel of `vectors` vectors. Callers pass a constant for `vectors`, for
+** which the inlined function is optimised. */
 static inline __attribute__((always_inline)) void panel_of(int vectors, const real *values,
                                                            const int64_t *columns, int64_t n,
                                                            const real *in, int64_t step,

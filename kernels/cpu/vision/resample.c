@@ -51,7 +51,8 @@ typedef struct ByteRun {
   int digits;
   const uint8_t *in;
   uint8_t *out;
-  const tlk_ResampleStep *all; /* NULL if the elements of a sum are too far apart for steps */
+  /* the steps of all elements; NULL if the terms of a sum are too far apart for steps */
+  const tlk_ResampleStep *all;
   int64_t steps;
   atomic_bool failed; /* becomes true if memory is exhausted */
 } ByteRun;

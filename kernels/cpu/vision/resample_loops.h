@@ -21,7 +21,7 @@ static void row(int64_t n, int64_t terms, const int32_t *at, const void *weights
 }
 
 /* Computes a line whose elements are all sums of `terms` terms. Callers pass a constant for
-** `terms`, and the function is inlined. */
+** `terms`, for which the inlined function is optimised. */
 static inline __attribute__((always_inline)) void
 even(int64_t n, int terms, const int32_t *at, const real *w, const real *x, real *restrict to) {
   for (int64_t i = 0; i < n; i++) {

@@ -66,8 +66,8 @@ static __attribute__((noinline)) void finish(const tlk_PackedTile *t, int64_t co
   }
 }
 
-/* Computes `vectors` vectors of columns. Callers pass a constant for `vectors`, and the function is
-** inlined. */
+/* Computes `vectors` vectors of columns. Callers pass a constant for `vectors`, for which the
+** inlined function is optimised. */
 INLINE void tile_of(int vectors, const tlk_PackedTile *t, int64_t col) {
   Vec acc[ROWS][VECTORS];
 #pragma GCC unroll 8
@@ -116,8 +116,9 @@ INLINE Vec larger(Vec a, Vec b) {
   return (Vec)(((Mask)b & use) | ((Mask)a & ~use));
 }
 
-/* Computes `strips` vectors of channels: sums of products or, if `largest`, the largest elements.
-** Callers pass constants for `strips` and `largest`, and the function is inlined. */
+/* Computes `strips` vectors of channels: sums of products or, if `largest`, the largest
+** elements. Callers pass constants for `strips` and `largest`, for which the inlined function is
+** optimised. */
 INLINE void strips_of(int strips, bool largest, const tlk_PackedTile *t, int64_t col) {
   Vec acc[ROWS][STRIPS], w[STRIPS] = {0};
 #pragma GCC unroll 8

@@ -42,8 +42,8 @@ static inline void patch_line(const Vec d[6], Vec v[6]) {
   v[5] = d[5] - (PP + QQ) * d[3] + PP * QQ * d[1];
 }
 
-/* Evaluates the polynomial with coefficients g at the points, and multiplies each value by the
-** weight of its point. */
+/* Evaluates the polynomial with coefficients g at the interpolation points, and multiplies each
+** value by the weight of its point. */
 static inline void kernel_line(const Vec g[3], Vec v[6]) {
   Vec even_p = AT_P * (g[0] + PP * g[2]), odd_p = AT_P * P * g[1];
   Vec even_q = AT_Q * (g[0] + QQ * g[2]), odd_q = AT_Q * Q * g[1];
@@ -55,7 +55,8 @@ static inline void kernel_line(const Vec g[3], Vec v[6]) {
   v[5] = g[2];
 }
 
-/* Evaluates a polynomial at the points. Its coefficients g are one row or column of a tile. */
+/* Evaluates a polynomial at the interpolation points. Its coefficients g are one row or column of a
+** tile. */
 static inline void tile_line(const Vec g[4], Vec v[6]) {
   Vec even_p = g[0] + PP * g[2], odd_p = P * (g[1] + PP * g[3]);
   Vec even_q = g[0] + QQ * g[2], odd_q = Q * (g[1] + QQ * g[3]);
@@ -67,7 +68,7 @@ static inline void tile_line(const Vec g[4], Vec v[6]) {
   v[5] = g[3];
 }
 
-/* Applies the transpose of the matrix of tile_line. */
+/* Multiplies m by the transpose of the matrix that tile_line multiplies by. */
 static inline void result_line(const Vec m[6], Vec y[4]) {
   Vec even_p = m[1] + m[2], odd_p = P * (m[1] - m[2]);
   Vec even_q = m[3] + m[4], odd_q = Q * (m[3] - m[4]);
@@ -77,7 +78,7 @@ static inline void result_line(const Vec m[6], Vec y[4]) {
   y[3] = PP * odd_p + QQ * odd_q + m[5];
 }
 
-/* Applies the transpose of the matrix of kernel_line. */
+/* Multiplies s by the transpose of the matrix that kernel_line multiplies by. */
 static inline void gradient_line(const Vec s[6], Vec w[3]) {
   Vec even_p = AT_P * (s[1] + s[2]), even_q = AT_Q * (s[3] + s[4]);
   w[0] = AT_0 * s[0] + even_p + even_q;

@@ -40,8 +40,8 @@ static inline Wide fours(const char *src, int64_t ss0) {
   return v;
 }
 
-/* Transposes four vectors that `fours` has loaded to four rows. Vector i holds columns i, i + 4, i
-** + 8 ... */
+/* Completes the transposition of a square of 32-bit elements from the vectors that `fours` has
+** loaded. Vector i of `in` holds columns i, i + 4, i + 8 ...; `rows` receives four rows. */
 static inline void turn_fours(const Wide in[4], Wide rows[4]) {
   Wide low01 = WIDE(unpacklo_ps)(in[0], in[1]), low23 = WIDE(unpacklo_ps)(in[2], in[3]);
   Wide high01 = WIDE(unpackhi_ps)(in[0], in[1]), high23 = WIDE(unpackhi_ps)(in[2], in[3]);
@@ -71,9 +71,9 @@ static inline void turn_32(char *dst, int64_t ds1, const char *src, int64_t ss0)
 
 #define SIDE_64 (SIDE_32 / 2)
 
-/* Does the same for elements of 64 bits: `fours` loads two elements from each of columns 0, 2, 4
-** ... All loads come before the stores, since rows of dst may evict columns of src from the
-** cache. */
+/* Transposes a square of elements of 64 bits, as turn_32 does for 32 bits. Here `fours` loads two
+** elements from each of columns 0, 2, 4 ... All loads come before the stores, since rows of dst may
+** evict columns of src from the cache. */
 static inline void turn_64(char *dst, int64_t ds1, const char *src, int64_t ss0) {
   Wide rows[SIDE_64];
 #pragma GCC unroll 4
@@ -90,8 +90,8 @@ static inline void turn_64(char *dst, int64_t ds1, const char *src, int64_t ss0)
 #endif
 
 #ifdef __AVX512F__
-/* Does the same as `fours` at the edge, where there are fewer columns or elements. All other
-** elements of the vector are 0. */
+/* Loads a vector as `fours` does at the edge of the array, where fewer columns or elements are
+** left. The vector has zeros in place of the missing elements. */
 static inline Wide part_of_fours(const char *src, int64_t ss0, int64_t cols, __mmask8 in) {
   Wide v = WIDE(setzero_ps)();
   if (cols > 0) v = PUT(v, _mm_maskz_loadu_ps(in, src), 0);
@@ -114,8 +114,8 @@ static void turn_part_32(char *dst, int64_t ds1, const char *src, int64_t ss0, i
 }
 #endif
 
-/* For squares of 8 x 8 elements compilers find the register shuffles themselves; for squares of 16
-** x 16 they do not. */
+/* Compilers find the register shuffles for squares of 8 x 8 elements themselves, but not those for
+** squares of 16 x 16, for which the functions above are written. */
 #define BITS 8
 #define Word uint8_t
 #define SIDE 8

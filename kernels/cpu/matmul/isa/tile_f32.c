@@ -1,6 +1,6 @@
 /* tile_f32.c - the loops of tile_loops.h in float. */
 typedef float real;
-#define NUMBERS 4 /* how many numbers have 16 bytes */
+#define NUMBERS 4 /* the number of floats in 16 bytes */
 #include "kernels/cpu/matmul/tile_loops.h"
 
 extern const tlk_TileLoops TLK_ISA_NAME(tlk_tile_f32);

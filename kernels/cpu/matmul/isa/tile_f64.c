@@ -1,6 +1,6 @@
 /* tile_f64.c - the loops of tile_loops.h in double. */
 typedef double real;
-#define NUMBERS 2 /* how many numbers have 16 bytes */
+#define NUMBERS 2 /* the number of doubles in 16 bytes */
 #include "kernels/cpu/matmul/tile_loops.h"
 
 extern const tlk_TileLoops TLK_ISA_NAME(tlk_tile_f64);

@@ -7,7 +7,7 @@
 #define SCANNER_ENTRY(s, name, types) ENTRY_(s, name, types)
 #define ENTRY_(s, name, types) \
   TLK_IN_##s##_##types([TLK_scan_##name] = {start_##name##_##s, run_##name##_##s}, )
-/* Forms the name of the table of one type. */
+/* Forms the name of the table of scans in type s. */
 #define TABLE(s) TABLE_(s)
 #define TABLE_(s) TLK_ISA_NAME(tlk_scanners_##s)
 
