@@ -126,8 +126,8 @@ static bool begin(Capture *c, tl_Stream *stream, uint64_t pool, tl_CaptureMode m
   return false;
 }
 
-/* Removes the capture that the stream began from the list, and returns it. Returns NULL if there is
-** none. */
+/* Takes the capture that the stream began out of the list, and returns it. Returns NULL if the
+** stream began none. */
 static Capture *take(const tl_Stream *stream) {
   pthread_mutex_lock(&lock);
   Capture **at = &captures;
@@ -152,8 +152,8 @@ bool cuda_capture_begin(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode) {
   return false;
 }
 
-/* Makes an executable graph. Each node keeps the priority of the stream on which it was captured.
-** Without the flag, all nodes would get the priority of the stream on which the graph is
+/* Makes an executable graph. The flag gives each node the priority of the stream on which it was
+** captured. Without it, all nodes would get the priority of the stream on which the graph is
 ** launched. */
 static bool instantiate(tl_Graph *graph, cudaGraph_t recorded) {
   CUDA_RELAXED;

@@ -37,15 +37,15 @@ static bool launch(const tlk_Context *cx, void (*kernel)(P...), dim3 grid, unsig
       "cudaLaunchKernel");
 }
 
-/* Returns the shared memory whose size is chosen at launch. */
+/* Returns the block's dynamic shared memory, whose size is an argument of the launch. */
 template <class T> __device__ __forceinline__ T *dynamic_shared() {
   extern __shared__ __align__(16) unsigned char tlk_dynamic_shared[];
   return reinterpret_cast<T *>(tlk_dynamic_shared);
 }
 #endif
 
-/* Allows a kernel to use this number of bytes of dynamic shared memory. Up to 48 KB, including
-** static arrays, need no permission. cuda_shared_bytes returns the device's limit. */
+/* Allows a kernel to use this number of bytes of dynamic shared memory. Without permission it may
+** use 48 KB, including static arrays. cuda_shared_bytes returns the device's limit. */
 template <class... P>
 static bool allow_shared(const tlk_Context *cx, void (*kernel)(P...), size_t bytes) {
   if (bytes <= 32 * 1024) return true;
@@ -159,7 +159,7 @@ template <class C> __device__ __noinline__ void store_any(void *p, int dtype, C 
   STORED_AS(TL_F64, double, S, __VA_ARGS__) \
   STORED_AS(TL_F16, f16, S, __VA_ARGS__)    \
   STORED_AS(TL_BF16, bf16, S, __VA_ARGS__)
-/* Runs the code with S defined as a dtype's stored type. This is host code. */
+/* Runs host code in which S is the stored type of the dtype. */
 #define WITH_STORED(dtype, S, ...)             \
   switch (dtype) {                             \
     FLOATING_TYPES(S, __VA_ARGS__)             \
@@ -171,8 +171,8 @@ template <class C> __device__ __noinline__ void store_any(void *p, int dtype, C 
     STORED_AS(TL_BOOL, bool8, S, __VA_ARGS__)  \
   default: return cuda_no_dtype(dtype);        \
   }
-/* Runs the code with S defined as the stored type of a floating dtype. For any other dtype the
-** calling function fails. */
+/* Runs host code in which S is the stored type of a floating dtype. For any other dtype the calling
+** function fails. */
 #define WITH_FLOATING(dtype, S, ...)    \
   switch (dtype) {                      \
     FLOATING_TYPES(S, __VA_ARGS__)      \

@@ -23,7 +23,7 @@ extern "C" {
 
 struct tl_Stream {
   int device, id, priority;
-  /* whether other libraries have the stream's handle, so that they may queue work at any time */
+  /* whether another library has been given the stream's handle and may queue work at any time */
   bool shared;
   cudaStream_t handle;
 };

@@ -7,8 +7,8 @@
 
 #include "core/kernel/fault.h"
 
-/* The place where kernels record a fault. `taken` is in device memory; the first thread that sets
-** it writes the fault to `fault`. `fault` is in host memory that the device can write. */
+/* The memory in which kernels record a fault. `taken` is in device memory, and the first thread
+** that sets it writes `fault`, which is in host memory that the device can write. */
 typedef struct cuda_Word {
   int *taken;
   tlk_Fault *fault;

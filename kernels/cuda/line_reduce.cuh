@@ -111,9 +111,10 @@ static inline int team_for(int64_t lines, int64_t vectors, int team, int64_t bus
   return team > WARP && vectors <= 16 * WARP && lines * WARP >= busy ? WARP : team;
 }
 
-/* Reduces the values of each team, which consists of `width` neighbouring threads (a power of two).
-** Every thread gets the result of its own team. All threads of the block must call this function.
-** `shared` has room for one value from each warp, and the caller may reuse it immediately. */
+/* Combines the values of each team, which consists of `width` neighbouring threads (a power of
+** two), by an operation. Every thread gets the result of its own team. All threads of the block
+** must call this function. `shared` has room for one value from each warp, and the caller may reuse
+** it immediately. */
 template <class T, class Op>
 __device__ __forceinline__ T team_reduce(T x, int width, T *shared, Op op) {
 #pragma unroll 1

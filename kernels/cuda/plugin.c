@@ -19,7 +19,8 @@ typedef struct Device {
   /* whether the streams and the fault word exist; the first use of the device creates them */
   atomic_bool open;
   cuda_Word word;
-  cudaStream_t aside; /* the stream on which the fault word is cleared; used for nothing else */
+  /* the stream on which the fault word is cleared, and on which no other work is queued */
+  cudaStream_t aside;
   int multiprocessors, shared_bytes;
   _Atomic int64_t waits;
   atomic_bool failed;
@@ -330,7 +331,7 @@ static const tl_DeviceApi api = {
     .rnn_reserve = cuda_dnn_rnn_reserve,
     .counter = counter,
     .waits = waits,
-#ifndef TLK_EMULATED /* the emulation has no activities to record */
+#ifndef TLK_EMULATED /* the emulation on the CPU has no activities to record */
     .activities = cuda_activities,
 #endif
     .comms = cuda_comms,
@@ -471,7 +472,7 @@ static bool no_device(cudaError_t error) {
 const tl_Plugin *tlua_plugin_open(const tl_Host *host) {
   int count = 0;
   cuda_host = host;
-  /* if the hashes differ, the host reports this */
+  /* the host compares the hashes of both interfaces, and reports if they differ */
   if (host->hash != plugin.hash) return &plugin;
   join_chains();
   cudaError_t error = cudaGetDeviceCount(&count);

@@ -77,7 +77,7 @@ sim_Command *sim_queue_add(sim_Queue *queue, sim_Kind kind, const sim_Command *w
   return command;
 }
 
-/* If the queue of the stream is full, runs some of its commands. */
+/* If the stream's queue is full, runs some of its commands to make room. */
 static bool relieve(tl_Stream *stream) {
   return stream->queue.length <= MOST_QUEUED ||
          sim_locked_drain(stream, stream->put - MOST_QUEUED / 2);
@@ -112,7 +112,7 @@ static int64_t nanoseconds(void) {
 
 static double seconds(void) { return (double)nanoseconds() * 1e-9; }
 
-/* the function that receives activities; NULL if there is none (guarded) */
+/* the function to which activities are reported; NULL if there is none (guarded by the lock) */
 static void (*told)(const tl_Activity *activity);
 
 /* Sets the function that receives activities; NULL stops the reports. Commands are reported before

@@ -21,7 +21,8 @@
 
 /* ---- parts of kernels ------------------------------------------------------------------------ */
 
-/* The work of one block: the sample, the head, and the first row of the tile. */
+/* The part of the result that one block computes: its sample, its head, and the first row of its
+** tile. */
 struct Place {
   int64_t batch, head, first;
 };

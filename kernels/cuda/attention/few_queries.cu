@@ -91,7 +91,8 @@ __global__ void __launch_bounds__(THREADS, few_blocks(R))
   }
   int64_t begin = blockIdx.y * w.share, end = begin + w.share;
   if (end > a.keys) end = a.keys;
-  /* a thread whose elements are beyond the rows' ends loads no rows */
+  /* a thread whose elements would lie beyond the end of a row starts past the last key, so it loads
+  ** no rows */
   int mine = used ? team : MOST_KEYS;
   const S *keys = static_cast<const S *>(a.key.data) + batch * a.key.batch + kv * a.key.head;
   const S *values =
@@ -133,7 +134,7 @@ __global__ void __launch_bounds__(THREADS, few_blocks(R))
                             : score<float>(a, product, batch, head[r], place[r], end - rest + j);
         now = Larger()(now, s[r][u]);
       }
-      /* a thread may skip the rest of the row, because the rest contains no shuffles */
+      /* the rest of the loop's body has no shuffles, in which other lanes would need this thread */
       if (now == -INFINITY) continue;
       run[r].rescale(now);
 #pragma unroll

@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(THREADS, GROUPED_BLOCKS)
     }
 #pragma unroll
     for (int n = 0; n < 4; n++) {
-      /* all scores are -inf until the first visible key */
+      /* until the first visible key all scores are -inf, and -inf - (-inf) would be NaN */
       s[n] = now[n % 2] == -INFINITY ? 0 : weight_of(s[n] - now[n % 2], S());
       total[n % 2] += s[n];
     }

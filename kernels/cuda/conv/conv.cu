@@ -48,7 +48,7 @@ DEVICE int64_t source_of(const tlk_Windows &w, const int64_t at[3], int64_t tap)
   return position;
 }
 
-/* Returns the window whose element `tap` reads position `at` of the plane; -1 if there is none. */
+/* Returns the window whose element `tap` is at position `at` of the plane; -1 if there is none. */
 DEVICE int64_t window_of(const tlk_Windows &w, const int64_t at[3], int64_t tap) {
   int64_t t[3], window = 0;
   split(tap, w.kernel, t);

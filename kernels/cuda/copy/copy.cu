@@ -151,7 +151,7 @@ static bool transpose(const tlk_Context *cx, const tli_Iter &it, int64_t size, i
 
 /* ---- conversions ----------------------------------------------------------------------------- */
 
-/* The cases of a switch over the dtypes that are read as type W. */
+/* Expands to the case of a switch for a dtype whose elements are read as type W. */
 #define READ_CASE(name, S)                        \
   case TL_##name:                                 \
     load_vector(static_cast<const S *>(from), x); \

@@ -11,7 +11,8 @@
 #include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"
 
-/* A copy of a call, which is needed if the call is launched on its own instead of in the chain. */
+/* A copy of the arguments of a pending call. It is needed if the call is launched on its own
+** instead of in the chain. */
 typedef struct Call {
   fusion_Kind kind;
   union {
@@ -28,7 +29,8 @@ typedef struct Chain {
   const tl_Stream *stream;
   uint64_t capture; /* number of the capture that the calls belong to */
   tlk_Context cx;
-  /* becomes true if the launch of a call fails, because the graph then lacks the call */
+  /* becomes true if launching a call fails; the captured graph then lacks the call and is
+  ** useless */
   bool broken;
   fusion_Plan plan;
   Call calls[FUSION_STEPS];
@@ -51,7 +53,7 @@ static Chain *chain_of(const tl_Stream *stream) {
 /* ---- launching a chain ----------------------------------------------------------------------- */
 
 static bool run_call(Call *call, const tlk_Context *cx) {
-  call->copy.cx = cx; /* every struct of a call begins with the context */
+  call->copy.cx = cx; /* each struct of a call begins with the context */
   switch (call->kind) {
   case FUSION_POINTWISE: return tlk_pointwise(&call->pointwise);
   case FUSION_FUSED: return tlk_fused(&call->fused);
@@ -205,7 +207,7 @@ bool fusion_take_activation(const struct tlk_activation_backward *call, bool *ta
 
 /* ---- pending results ------------------------------------------------------------------------ */
 
-/* Returns whether a call fits a plan; if so, adds the call to the plan. */
+/* Adds a call to a plan if it fits, and returns whether it did. */
 static bool joins(fusion_Plan *plan, int kernel, const void *call) {
   switch (kernel) {
   case TLK_KERNEL_pointwise:

@@ -24,12 +24,14 @@ typedef struct fusion_Operand {
   const char *low, *high;       /* first byte, and one past the last byte */
   bool loaded;                  /* whether a step reads values that were stored before the chain */
   bool written;
-  bool dead; /* whether the memory is freed after the last step that writes to it */
+  /* whether the memory is freed after the last step that writes to it, so that nothing needs to be
+  ** stored */
+  bool dead;
 } fusion_Operand;
 
 typedef enum fusion_Kind {
   FUSION_POINTWISE = TLK_KERNEL_pointwise,
-  FUSION_FUSED = TLK_KERNEL_fused, /* kernels with several outputs: SwiGLU and rotations */
+  FUSION_FUSED = TLK_KERNEL_fused, /* kernels with several outputs, such as SwiGLU and rotations */
   FUSION_COPY = TLK_KERNEL_copy,
   FUSION_FILL = TLK_KERNEL_fill,
   FUSION_DROPOUT = TLK_KERNEL_dropout
@@ -39,7 +41,7 @@ typedef struct fusion_Step {
   fusion_Kind kind;
   int kernel; /* number of a tlk_Pointwise or a tlk_Fused */
   tl_DType compute;
-  /* outputs, inputs: how many there are; out, in: indices into the plan's operands */
+  /* number of outputs and of inputs, and for each its index in the plan's operands */
   int outputs, out[FUSION_OUTPUTS], inputs, in[FUSION_INPUTS];
   /* Numeric parameters of the step. A pointwise kernel has its own parameters. fill has the bytes
   ** that it writes. dropout has the scale, the limit below which a random word keeps an element,
@@ -104,8 +106,8 @@ bool fusion_take_activation(const struct tlk_activation_backward *call, bool *ta
 /* Launches the stream's pending chain. Every other function that queues work calls this function
 ** first. */
 bool fusion_settle(const tl_Stream *stream);
-/* Returns whether a call would launch a chain that stores possibly invalid results (see `pending`
-** in api.h). */
+/* Returns whether the call would launch a chain that checks its data, such as divisions by zero,
+** and so may store invalid results (see `pending` in api.h). */
 bool fusion_pending(const tl_Stream *stream, int kernel, const void *call);
 /* Launches all pending chains of a capture at the end of the capture (see cuda_capture). Returns
 ** whether every chain of the capture was launched. */

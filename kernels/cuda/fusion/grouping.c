@@ -141,8 +141,8 @@ static bool may_share(const fusion_Plan *plan, const fusion_Operand *o, int own,
   return true;
 }
 
-/* Returns the operand's index in the plan. Adds the operand if necessary; returns -1 if it does not
-** fit. */
+/* Returns the index of the operand in the plan, to which it is added if necessary. Returns -1 if
+** the plan has no room for it, or if a single loop cannot use it because elements overlap. */
 static int enter(fusion_Plan *plan, fusion_Operand *o, bool written) {
   int at = 0;
   measure(o, plan);
@@ -276,7 +276,7 @@ static bool add_loop(fusion_Plan *plan, const tli_Iter *it, fusion_Step *step) {
   return m == 1 || step->out[0] != step->out[1];
 }
 
-/* the field `it` is at the same offset in all structs of calls that have one */
+/* a call's loop is read without knowing which kind of call it is */
 _Static_assert(offsetof(struct tlk_pointwise, it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_fused, it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_fill, it) == offsetof(struct tlk_copy, it), "");

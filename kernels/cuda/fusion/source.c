@@ -201,7 +201,7 @@ static void say_dropout(Text *t, const fusion_Step *s, int number) {
       s->inputs > 1 ? "i1" : "0", at, suffix(s->compute), number, at + 1);
 }
 
-/* Prints the value that a step stores in its single output. */
+/* Prints the value that a step stores in `out`, its only output. */
 static void say_result(Text *t, const fusion_Plan *plan, int number, const char *out) {
   const fusion_Step *s = &plan->steps[number];
   if (s->kind == FUSION_FILL) {

@@ -246,7 +246,7 @@ bool by_sorting(const tlk_Context *cx, const tli_Iter &it, const Line &line, boo
   int bits = 1;
   while (bits < 63 && none >> bits != 0) bits++;
   if (items == NULL || spare == NULL) return false;
-  /* if lines share an index, one line is enough, because all lines have the same positions */
+  /* uses the loop of a single line if lines share an index, because their positions are the same */
   tli_Iter one = it;
   if (shared) one.numel = 1;
   bool ok = for_parts<3>(one, [&](const Strided<3> &s) {

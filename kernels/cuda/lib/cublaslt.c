@@ -26,7 +26,7 @@
 
 typedef struct Key {
   int8_t dtype, trans_a, trans_b, precision;
-  /* align_*: log2 of the alignment; reads_c: whether beta is not 0 */
+  /* align_*: log2 of each array's alignment in bytes; reads_c: whether beta is not 0 */
   int8_t align_a, align_b, align_c, reads_c;
   int32_t wide;     /* 1 if the result is stored as float32 */
   int32_t epilogue; /* a cublasLtEpilogue_t */

@@ -96,8 +96,8 @@ cudnnBackendDescriptor_t cuda_dnn_strided(cuda_DnnGraph *g, int64_t id, cudnnDat
                                           int64_t alignment, cuda_DnnKind kind);
 /* Returns cuDNN's constant for a floating dtype. */
 cudnnDataType_t cuda_dnn_type(tl_DType dtype);
-/* Returns the first window dimension that is passed to cuDNN: 1 if dimension 0 is trivial,
-** otherwise 0. */
+/* Returns the first of the three window dimensions that is passed to cuDNN: 1 if dimension 0 is
+** trivial, as in two-dimensional convolutions, otherwise 0. */
 int cuda_dnn_first(const tlk_Windows *w);
 /* Combines n operations into a graph. */
 cudnnBackendDescriptor_t cuda_dnn_of(cuda_DnnGraph *g, int n,
@@ -110,7 +110,7 @@ void cuda_dnn_free(cuda_DnnGraph *g);
 typedef struct cuda_Wanted {
   uint32_t avoid;
   int64_t workspace; /* largest allowed workspace in bytes */
-  int most;          /* largest number of plans to create */
+  int most;          /* largest number of plans to make */
 } cuda_Wanted;
 
 typedef struct cuda_Plan {

@@ -139,7 +139,9 @@ static bool find(const cuda_DnnWork *work, cudnnHandle_t handle, const cuda_Want
 }
 
 static void make(const cuda_DnnWork *work, cudnnHandle_t handle, bool captured, Entry *entry) {
-  CUDA_RELAXED; /* needed because making a plan may allocate memory and load kernels */
+  /* lifts CUDA's restrictions during captures, because making a plan may allocate memory and load
+  ** kernels */
+  CUDA_RELAXED;
   int64_t limit = work->benchmark ? cuda_host->setting(TL_CUDNN_BENCHMARK_LIMIT) : 1;
   if (limit <= 0 || limit > MOST_MEASURED) limit = MOST_MEASURED;
   cuda_Wanted wanted = {work->avoid, CUDNN_WORKSPACE, (int)limit};
@@ -154,7 +156,7 @@ static void make(const cuda_DnnWork *work, cudnnHandle_t handle, bool captured, 
   if (!entry->none && !entry->unmeasured && sure) keep_on_disk(work, &wanted, &entry->plan);
 }
 
-/* Empties the table. Plans that captured graphs may run are not destroyed. */
+/* Empties the table. Plans that captured graphs may still run are kept in memory. */
 static void begin_anew(Table *t) {
   for (int i = 0; i < 2 * PLANS; i++) {
     const Entry *entry = &t->entries[i];
@@ -166,8 +168,8 @@ static void begin_anew(Table *t) {
   t->filled = 0;
 }
 
-/* Returns whether this kind of work has reached its limit of keys with plans. If not, counts this
-** key. */
+/* Returns whether plans exist for the largest allowed number of keys of this kind of work. If not,
+** counts this key. */
 static bool has_enough(Table *t, const cuda_DnnWork *work) {
   int64_t kind;
   if (work->sizes == 0) return false;

@@ -143,7 +143,8 @@ static bool execute(const Plan *plan, const cuda_Fft *f) {
 
 /* Runs a transform. The caller holds the lock. */
 static bool run(const tlk_Context *cx, const Key *key, const cuda_Fft *f) {
-  CUDA_RELAXED; /* needed because making a plan allocates memory */
+  /* lifts CUDA's restrictions during captures, because making a plan allocates memory */
+  CUDA_RELAXED;
   Plans *p = &plans[cx->device.index];
   Plan *plan = plan_of(p, key);
   if (plan == NULL) return false;

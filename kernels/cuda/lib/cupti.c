@@ -54,7 +54,7 @@ static struct {
 } lib;
 
 static bool usable;
-/* the function that receives activities; NULL if nothing is recorded */
+/* the function to which activities are reported; NULL if nothing is recorded */
 static _Atomic(void (*)(const tl_Activity *)) told;
 
 /* ---- records ------------------------------------------------------------------------- */

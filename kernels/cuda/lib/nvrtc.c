@@ -114,7 +114,7 @@ static void *load(const void *code, const char *name) {
 #endif
 
 void *cuda_lib_load(const void *code, size_t bytes, const char *name) {
-  CUDA_RELAXED; /* needed because loading may allocate memory */
+  CUDA_RELAXED; /* lifts CUDA's restrictions during captures, because loading may allocate memory */
   (void)bytes;
   return load(code, name);
 }
@@ -124,7 +124,8 @@ bool cuda_lib_launch(const tlk_Context *cx, void *kernel, unsigned blocks, unsig
   void *list[] = {(void *)(uintptr_t)argument, NULL};
   (void)bytes;
   if (!cuda_enter(cx->device.index)) return false;
-  CUDA_RELAXED; /* needed because the first launch may load the kernel */
+  /* lifts CUDA's restrictions during captures, because the first launch may load the kernel */
+  CUDA_RELAXED;
   cudaError_t error = cudaLaunchKernel(kernel, (dim3){blocks, 1, 1}, (dim3){threads, 1, 1}, list, 0,
                                        cx->stream->handle);
   return cuda_ok(error, "cudaLaunchKernel");

@@ -124,7 +124,7 @@ template <class T> struct ClassLossBackward {
       w.put(at, x[0]);
     });
   }
-  /* Stores the gradient with respect to log-probabilities, which is 0 except at the label. */
+  /* Stores the gradient of a sample's log-probabilities, which is 0 except at the label. */
   __device__ __forceinline__ void put_label(int64_t sample) const {
     int64_t label, o = sample / k.inner, i = sample - o * k.inner;
     T factor = factor_of(sample, &label);

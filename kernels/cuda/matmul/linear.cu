@@ -140,7 +140,7 @@ template <class S, class P> struct Several {
   enum { wide = sizeof(S) > sizeof(P) ? sizeof(S) : sizeof(P), of = 16 / wide };
 };
 
-/* Runs the code with A defined as the number of an activation. This is host code. */
+/* Runs host code in which A is the number of an activation, as a constant. */
 #define ACTIVATION_AS(tag, A, ...) \
   case tag: {                      \
     enum { A = tag };              \

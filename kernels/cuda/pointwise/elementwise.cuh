@@ -253,7 +253,7 @@ static bool rows_fit(const tli_Iter &it, int each, unsigned *steady) {
   return true;
 }
 
-/* Whether spread_kernel is compiled for a stored type. */
+/* Tells whether spread_kernel is compiled for a stored type. */
 template <class S> struct Spreads {
   enum { is = 0 };
 };

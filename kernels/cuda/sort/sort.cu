@@ -30,8 +30,8 @@ __global__ void __launch_bounds__(SORT_THREADS, 4)
   }
 }
 
-/* The items of the first pass of a sort. They are made from the elements while they are read, which
-** saves a pass. */
+/* The items that the first pass of a sort reads. They are made from the elements during this pass,
+** so no separate pass has to write them. */
 template <class Item> struct Made {
   enum { blocks = 2 };
   Keys in;
