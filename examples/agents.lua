@@ -33,7 +33,7 @@ else
    steps = steps > 0 and steps or 10000
 end
 
--- Training stops early once the mean return of ten episodes is (nearly) the highest possible.
+-- Training stops early once ten episodes have nearly the highest possible mean return.
 local goal = id == "CartPole-v1" and 495 or -160
 local every, next_look = steps // 20, steps // 20
 agent:learn(steps, function()

@@ -20,8 +20,8 @@ local opt = parser:parse()
 
 torch.manual_seed(opt.seed)
 
--- Maximizes the lower bound over `parameters`, which are unconstrained tensors. guess() makes the
--- posterior distribution from the parameters.
+-- Maximizes the lower bound over `parameters`, which are tensors of any numbers. guess() returns
+-- the posterior distribution that the current parameters describe.
 local function infer(label, parameters, guess, prior, log_likelihood)
    local optimizer = optim.Adam(parameters, {lr = opt.lr})
    local schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, opt.steps)

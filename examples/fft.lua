@@ -36,7 +36,7 @@ print(("strongest tones: %.0f and %.0f Hz"):format(found[1], found[2]))
 
 local n_fft, hop = 512, 128
 local window = torch.hann_window(n_fft)
--- has the shape (frequencies, frames)
+-- the transform has the shape (frequencies, frames)
 local columns = torch.stft(noisy, n_fft, hop, {window = window})
 
 -- Noise is about equally strong at all frequencies and times, so the median measures its strength.

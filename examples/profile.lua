@@ -38,7 +38,8 @@ local function slow_loop(prof)
       for i = 1, #x do -- processes each example separately
          local loss = nn.functional.mse_loss(model(x[i]), y[i]) / #x
          loss:backward()
-         losses[#losses + 1] = loss -- keeps the loss, and with it the whole graph
+         -- keeps the loss, which keeps the whole graph of the step in memory
+         losses[#losses + 1] = loss
       end
       adam:step()
       prof:step()

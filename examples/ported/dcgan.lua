@@ -77,7 +77,8 @@ for epoch = 1, opt.epochs do
       epoch, loss_g:item(), loss_d:item()))
 end
 
--- in each row of pixels, drawings and digits should be about equally bright
+-- measures how well the generator has learned: drawings and digits should be about equally bright
+-- in each row of pixels
 generator:eval()
 local drawn = torch.no_grad(function() return generator(torch.randn(256, opt.latent, 1, 1)) end)
 local apart = (drawn:mean({1, 4}) - images:mean({1, 4})):abs():max():item()

@@ -19,7 +19,8 @@ torch.manual_seed(opt.seed)
 local rows = torch.data.CSV(here .. "/../data/digits.csv", {header = false}):tensor()
 local images, classes = rows:narrow(2, 1, 64):float():div(16):view(-1, 1, 8, 8), rows:select(2, 65)
 
--- Draws pairs of digits from some of the classes; in half of the pairs both have the same class.
+-- Draws pairs of digits whose classes are in the given list. In half of the pairs, both digits have
+-- the same class.
 local Pairs = torch.class "Pairs"
 
 function Pairs:__init(wanted)

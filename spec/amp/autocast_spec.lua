@@ -111,7 +111,7 @@ describe("the lists of autocast", function()
          assert.equal("bfloat16", torch.addcmul(y, y, y).dtype)
          assert.raises("binary_cross_entropy: not safe under autocast",
             function() F.binary_cross_entropy(y:sigmoid(), y) end)
-         -- autocast is off for the CPU here
+         -- this scope is for another device, so products on the CPU are not cast
          assert.equal("float32", torch.mm(torch.ones(2, 2), torch.ones(2, 2)).dtype)
       end)
       assert.equal("float32", F.linear(x, w).dtype)
@@ -246,7 +246,7 @@ describe("gradients under autocast", function()
       local w = torch.ones(8, 8, {device = "sim", requires_grad = true})
       local x = torch.ones(1, 8, {device = "sim", dtype = "bfloat16"})
       local function blocks() return torch.sim.memory_stats()["allocation.all.allocated"] end
-      local function second(options) -- counts the blocks that the second call of used() allocates
+      local function second(options) -- returns how many blocks of memory the second call of used() allocates
          return torch.autocast("sim", options, function()
             torch.autocast("sim", F.linear, x, w)
             local before = blocks()

@@ -122,7 +122,7 @@ describe("GradScaler", function()
       assert.equal(6, norm:item())
       assert.same({16, 16, 16}, p.grad:tolist())
       assert.close({1 - 1 / 3, 2 - 1 / 3, -1 - 1 / 3}, p, 1e-6)
-      -- unscale_ divides the gradients by the scale, so that they can be clipped
+      -- the next step() clips gradients that unscale_ has already divided by the scale
       scaler:update()
       scaler:unscale_(sgd)
       assert.equal(6, select(2, scaler:step(sgd, {max_norm = 6.0, norm_type = 1})):item())

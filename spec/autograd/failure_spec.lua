@@ -1,5 +1,5 @@
--- Tests backward passes that fail in the middle: nothing leaks, the state stays correct, and later
--- passes work.
+-- Tests backward passes that fail in the middle: no memory leaks, gradients and graphs stay correct, and later passes
+-- work.
 
 local torch = require "tlua"
 

@@ -86,7 +86,7 @@ describe("a Function", function()
          mode = torch.is_grad_enabled()
          return x * 2
       end
-      function F.backward(_, grad) return grad end -- deliberately wrong
+      function F.backward(_, grad) return grad end -- this derivative is deliberately wrong
       local x = leaf {1, 2}
       F:apply(x):sum():backward()
       assert.is_false(mode)
@@ -179,7 +179,8 @@ describe("a Function", function()
    end)
 
    it("may run a backward pass of its own", function()
-      -- A Function whose backward pass repeats the forward pass with recording, as activation checkpointing does.
+      -- A Function that, like activation checkpointing, computes its forward pass again during the backward pass, this
+      -- time with recording.
       local Again = torch.class("Again", torch.autograd.Function)
       function Again.forward(ctx, fn, x)
          ctx.fn = fn

@@ -187,7 +187,8 @@ describe("higher derivatives", function()
       local a, b = leaf {{1, 2}, {3, 4}}, leaf {5, 6}
       local db = torch.autograd.grad((a * b * b):sum(), b, {create_graph = true})
       local da = torch.autograd.grad((db * db):sum(), a)
-      -- db is 2 b (a1 + a2). The derivative of db^2 with respect to a is 2 db * 2 b.
+      -- The gradient with respect to b is db = 2 b (a1 + a2). The derivative of db^2 with respect to a1 or a2 is 2 db *
+      -- 2 b.
       assert.close({{2 * 40 * 10, 2 * 72 * 12}, {2 * 40 * 10, 2 * 72 * 12}}, da)
    end)
 

@@ -192,7 +192,7 @@ describe("a hook", function()
          sum:sum():backward()
       end
       pass()
-      -- registering another hook frees the callbacks of removed hooks
+      -- The callbacks of removed hooks are freed when another hook is registered.
       leaf({1}):register_hook(function() end)
       collectgarbage()
       collectgarbage()

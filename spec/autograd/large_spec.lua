@@ -1,4 +1,5 @@
--- Tests long and wide graphs: the traversal must not recurse, and its time must not grow quadratically.
+-- Tests long and wide graphs. A backward pass must not recurse, because the stack would overflow, and its time must not
+-- grow with the square of the number of nodes.
 
 local torch = require "tlua"
 

@@ -217,7 +217,7 @@ describe("saved_tensors_hooks", function()
    it("packs for an operator during which a finalizer has failed", function()
       local x = leaf(0):to "cpu":detach():requires_grad_()
       local failed, y
-      collectgarbage "stop" -- garbage then stays until memory runs out
+      collectgarbage "stop" -- the garbage must stay until an operator runs out of memory
       local garbage = torch.ones(1 << 19, {dtype = "float64", device = "cpu"}) -- luacheck: ignore 231
       setmetatable({}, {__gc = function() failed = not pcall(torch.matmul, x, 3) end})
       garbage = nil

@@ -16,8 +16,8 @@ end
 local function square_sum(x) return (x * x):sum() end
 
 describe("a change of a view, recorded in its base's history", function()
-   -- Each row has a name, a function that changes a copy of the matrix by w, the value of w, and the expected
-   -- gradients. These are the gradients of the sum of squares with respect to the matrix and to w.
+   -- Each row has a name, a function that changes a copy of the matrix in place by the number w, the value of w, and
+   -- the expected gradients of the sum of squares with respect to the matrix and to w.
    for _, row in ipairs {
       {"works through select", function(h) h[1]:mul_(10) end, grad = {{200, 400, 600}, {8, 10, 12}}},
       {"works through narrow", function(h)
@@ -350,9 +350,9 @@ describe("random programs of views and in-place changes", function()
          end
          local expected = difference(slope, {x}, 1)
          local at = x:clone():requires_grad_()
-         local s = slope(at) -- a constant slope has no further derivative
+         local s = slope(at) -- the slope may be constant, so that it has no derivative of its own
          local actual = s.requires_grad and torch.autograd.grad(s, at, {allow_unused = true})
-         -- finite differences of the slope amplify rounding errors by 1e5
+         -- the slope itself is a finite difference, which amplifies rounding errors by 1e5
          assert.close(expected, actual or torch.zeros_like(x), 1e-6 + 1e-9 * s:item())
       end
    end)

@@ -102,7 +102,7 @@ function Python:close()
    os.execute("rm -r " .. self.folder)
 end
 
--- Sends a row to Python, which compiles it. Returns nil and a message if PyTorch lacks a function.
+-- Sends a row to Python, which compiles it. If PyTorch lacks a function that the row calls, returns nil and a message.
 function Python:compile(row)
    local function one_line(text) return (text:gsub("\n", "\x1f")) end
    local answer = self:ask("setup ", one_line(row.setup[2]), "\x1e", one_line(row.python))
@@ -195,8 +195,8 @@ local function copy_of(bytes)
       ("local from, to = torch.ones(%d), torch.ones(%d)"):format(bytes // 8, bytes // 8)}}
 end
 
--- Measures a row. Returns the times, how many of them are tlua's (these come first), PyTorch's function, and a message
--- if PyTorch lacks a function.
+-- Measures a row. Returns a list of times, of which tlua's come first, the number of tlua's times, PyTorch's function,
+-- and a message if PyTorch lacks a function.
 local function times_of(row, python)
    local run = compile(row)
    local theirs, fault

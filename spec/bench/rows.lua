@@ -266,7 +266,7 @@ row("log_softmax 4096x1024", wide, "local r = F.log_softmax(a, 2)", "r = F.log_s
 row("layer_norm 4096x1024", wide, "local r = F.layer_norm(a, {1024})", "r = F.layer_norm(a, (1024,))")
 row("layer_norm, forward and backward", wide, "F.layer_norm(x, {1024}, w, b):backward(g)",
    "F.layer_norm(x, (1024,), w, b).backward(g)")
--- For each row, tlua makes one pass over memory, and PyTorch calls several operators.
+-- Each of these rows compares one pass over memory in tlua with several operators in PyTorch.
 local two = {wide[1] .. [[
 
 local r, y = torch.randn(4096, 1024, {requires_grad = true}), torch.randn(4096, 1024)

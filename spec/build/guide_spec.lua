@@ -11,7 +11,7 @@ local function program(block)
    return block, table.concat(expected, "\n")
 end
 
--- These guides show the output of their Lua code.
+-- This list has the guides that show the output of their Lua code.
 for _, path in ipairs {"lua/tlua/from_pytorch.md"} do
    describe(path, function()
       local n = 0

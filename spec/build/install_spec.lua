@@ -160,7 +160,8 @@ describe("make install", function()
       assert.equal(prefix .. "/lib/libtlua.so.0\n", shell.ok("readlink " .. elsewhere .. "/tlua.so"))
    end))
 
-   -- The first word of the path is the name of an existing file. Without quotes, the commands would change that file.
+   -- The path begins with the name of an existing file and a blank. If the Makefile's commands did not quote the path,
+   -- they would change this file.
    it("accepts folders with blanks, quotes and semicolons", shell.in_folder(function(folder)
       local odd, root = folder .. "/it's a; touch b \"c\"", folder .. "/stage $HOME d"
       local bystander = folder .. "/it's"

@@ -11,7 +11,7 @@ local function symbols(options, file)
    return names
 end
 
--- Returns those of the names that match none of the patterns.
+-- Returns the names that match none of the patterns.
 local function others(names, ...)
    local left = {}
    for _, name in ipairs(names) do

@@ -7,7 +7,8 @@ local shell = require "spec.support.shell"
 package.path = "src/docs/?.lua;" .. package.path
 local all = require "declarations".all(".", shell.build .. "/gen")
 
--- Options that users do not pass: some are added by the function itself, others are the tensor of a method.
+-- Names that an error message lists as options but that users do not pass as options. The function itself adds some of
+-- them, and others are the tensor of a method.
 local given <const> = {
    ["torch.cuda.amp.GradScaler"] = {device = true}, ["torch.sim.amp.GradScaler"] = {device = true},
    ["torch.Tensor.stft"] = {input = true}, ["torch.Tensor.istft"] = {input = true},

@@ -156,8 +156,8 @@ describe("make install", function()
       shell.ok(("cd rocks/%s && luarocks --lua-version 5.4 make --deps-mode none --tree %s"):format(name, tree))
    end
 
-   -- These spec files train or build large models, or wait for many processes, so they are left out. The other files
-   -- still load every module.
+   -- Spec files that this spec leaves out, because they train or build large models, or wait for many processes. The
+   -- remaining files still load every module.
    local long <const> = {
       "audio/spec/examples", "audio/spec/functional", "llm/spec/cache", "llm/spec/examples",
       "notebook/spec/kernel", "onnx/spec/export", "rl/spec/agents", "serve/spec/command", "serve/spec/script",
@@ -176,7 +176,7 @@ describe("make install", function()
             for _, other in ipairs(rockspec(name).dependencies) do
                if other:find "^tlua%-" then luarocks_make(other:match "^tlua%-(%w+)", tree) end
             end
-            -- each module is the first one of a process of its own, as it can be in a program
+            -- each module is loaded first in a process of its own, as a program may load it
             local loads = {"cd /"}
             for module, built in pairs(rockspec(name).build.modules) do
                if type(built) == "string" then

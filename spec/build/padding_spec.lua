@@ -68,7 +68,7 @@ describe("padding", function()
       assert.same(known, padding_of(headers))
    end)
 
-   -- The key of a convolution contains a tlk_Conv.
+   -- The key under which cuDNN's plans for a convolution are cached contains a tlk_Conv.
    it("is in no key that the GPU's plugin compares as bytes", function()
       local count = 0
       for path in shell.ok "ls kernels/cuda/lib/*.c":gmatch "%S+" do

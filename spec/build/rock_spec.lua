@@ -8,7 +8,7 @@ local more_dtypes = [[
 local torch = require "tlua"
 local folder = ...
 
--- creation, arithmetic, and integers that wrap around
+-- Tests creation, arithmetic, and integers that wrap around.
 local a = torch.tensor({1, 65535, 40000}, {dtype = "int16u"})
 assert(a.dtype == "int16u" and a:element_size() == 2)
 local sum = a + 1

@@ -111,7 +111,7 @@ TEST(trim_gives_back) {
     if (block[i] != middle) tli_free(block[i], 200);
   if (caching()) CHECK(tl_memory_cached() > 10 << 20);
   tl_memory_trim();
-  /* the slab that contains `middle` stays in use */
+  /* `middle` is still allocated, so the slab of 128 KB that contains it cannot be freed */
   CHECK(tl_memory_cached() <= before + (128 << 10));
   memset(middle, 1, 200);
   for (int i = 0; i < 1000; i++) block[i] = tli_alloc(200);

@@ -96,7 +96,7 @@ static void steps_share_a_common_operand(void) {
   CHECK(!plan.operands[2].loaded && plan.operands[2].written);
   fusion_forget(&plan, (char *)(uintptr_t)(0x100000 + 8000), 4000);
   CHECK(plan.operands[2].dead && !plan.operands[3].dead);
-  /* frees only a part of the array */
+  /* only a part of the array is freed, so its values must still be stored */
   fusion_forget(&plan, (char *)(uintptr_t)(0x100000 + 12000), 3999);
   CHECK(!plan.operands[3].dead);
   CHECK(fusion_width(&plan) == 4);

@@ -26,7 +26,8 @@ static bool record_row(void *context, char **ptrs, int64_t n) {
   for (int64_t i = 0; i < n; i++, t->n++)
     for (int k = 0; k < t->nargs; k++)
       t->tuples[t->n][k] = ptrs[k] + (t->it->ndim ? i * t->it->args[k].strides[0] : 0);
-  for (int k = 0; k < t->nargs; k++) ptrs[k] = NULL; /* changes the pointers, as kernels may */
+  /* kernels may change the pointers that they get, so this function does */
+  for (int k = 0; k < t->nargs; k++) ptrs[k] = NULL;
   return true;
 }
 

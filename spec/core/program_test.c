@@ -175,7 +175,7 @@ TEST(later_runs_allocate_nothing) {
     drop(outputs, c.noutputs);
     close_case(&c);
   }
-  /* a first check that allocations are counted at all */
+  /* an allocation must be counted at all, or the checks below would show nothing */
   long before = atomic_load(&mallocs);
   void *volatile block = malloc(100);
   free(block);
@@ -189,7 +189,7 @@ TEST(alternating_branches_allocate_nothing) {
   Case c = open_case("branches");
   tl_Tensor *inputs[3], *outputs[3] = {NULL};
   float values[3][18];
-  /* takes the first branch, and both inner branches of the second one */
+  /* the loop takes the first branch once, and the second branch twice: once for each of its inner branches */
   for (int way = 0; way < 3; way++) {
     for (int k = 0; k < 18; k++) values[way][k] = way == 0 ? 0.5F : -1;
     if (way == 2) values[way][0] = 1;

@@ -124,7 +124,8 @@ static bool make(const char *name) {
   return fd >= 0 && close(fd) == 0;
 }
 
-/* Repeats the tests after the library has found out that the file system has no unnamed files. */
+/* Repeats the tests. By now the library knows that the file system has no unnamed files, so it uses names from the
+** start. */
 TEST(names_from_the_start) {
 #ifdef __linux__
   no_links = true;
@@ -133,7 +134,7 @@ TEST(names_from_the_start) {
   a_file_being_saved_is_kept();
 }
 
-/* Must be the last test, because it leaves files behind. */
+/* This test must be the last one, because it leaves files behind. */
 TEST(no_other_file_is_removed) {
   static const char *const others[] = {".tlua-notes.tmp", ".tlua-1-2-3.tmpx", ".tlua-1-2.tmp",
                                        "x.tlua-1-2-3.tmp"};

@@ -23,7 +23,7 @@
 #include "test.h"
 
 #define SECOND INT64_C(1000000000)
-#define LONG (60 * SECOND) /* longer than any test takes */
+#define LONG (60 * SECOND) /* a time that is longer than any test takes */
 
 static const char secret[] = "the secret of this job", another[] = "that of another job";
 

@@ -8,8 +8,8 @@ local as_integer <const> = {
    float32 = "int32", float64 = "int64", float16 = "int16", bfloat16 = "int16", bool = "uint8",
 }
 
--- Returns the bits of a tensor, in which all NaN become the same, as on a GPU. On a CPU the sum of two NaN is the first
--- operand, and the compiler decides which operand comes first.
+-- Returns the bits of a tensor as integers. All NaN get the same bits, as a GPU gives them. On a CPU the sum of two NaN
+-- is the first operand, and the compiler decides which operand comes first.
 local function bits(x)
    x = x:cpu():contiguous()
    if x.dtype:find "float" then x = x:masked_fill(x:isnan(), 0 / 0) end

@@ -156,7 +156,7 @@ end)
 
 describe("a captured graph", function()
    emulated("keeps the priorities of the streams that it was captured on", function()
-      -- the order of the two writes is undefined, but the emulator runs the stream of higher priority first
+      -- the two streams write without order, but the emulator runs the stream of higher priority first
       assert.equal("true\n", shell.ok("TLUA_EMULATED_LAZY=1 " .. shell.start() .. " -e " .. shell.quote [[
          local cuda = torch.cuda
          local x, g = torch.zeros(4, {device = "cuda"}), cuda.Graph()

@@ -22,7 +22,7 @@ local function grid(dtype)
    return torch.complex(real:reshape(n, 1):expand(n, n), real:reshape(1, n):expand(n, n)):reshape(-1):to(dtype)
 end
 
--- Returns whether the real (or imaginary) parts e and a of two numbers of this magnitude agree.
+-- Returns whether two real or imaginary parts, e and a, of numbers of this magnitude agree within the tolerance.
 local function agree(e, a, magnitude, tolerance)
    if e ~= e then return a ~= a end
    return e == a or math.abs(e - a) <= tolerance * magnitude

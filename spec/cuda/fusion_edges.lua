@@ -95,7 +95,7 @@ function M.holding()
    collectgarbage()
    g:replay()
    bits.compare("what is held", {eager[1], table.unpack(kept[1])}, {result, table.unpack(kept[2])})
-   -- results that become garbage need not be written to memory
+   -- results that become garbage during the capture need not be written to memory
    local other = x:clone()
    do
       local h = cuda.Graph()
@@ -108,7 +108,7 @@ function M.holding()
       h:replay()
       bits.compare("what others have", {copy, other * 2 + 1}, {between, first})
    end
-   -- one input of the chain is released in the middle of the chain
+   -- the sum, an input of the chain, is released in the middle of the chain
    g = cuda.Graph()
    result = cuda.graph(g, function()
       local b = other + other:sum(1, true)
@@ -118,7 +118,7 @@ function M.holding()
    end)
    g:replay()
    bits.compare("an input that goes", {(other + other:sum(1, true)) * 7}, {result})
-   -- a finalizer calls operators while a chain is being launched
+   -- a finalizer calls operators while the library launches a chain
    local made
    g = cuda.Graph()
    result = cuda.graph(g, function()
@@ -186,7 +186,7 @@ end
 
 function M.captures()
    local x = random(40)
-   -- errors end these captures before they are complete
+   -- each of these captures ends early, by an error of the script or of an operator
    local live = cuda.memory_allocated()
    for i = 1, 5 do
       local ok, message = pcall(cuda.graph, cuda.Graph(), function()
@@ -202,19 +202,19 @@ function M.captures()
    local fed = x:clone()
    local g = cuda.Graph()
    local result = cuda.graph(g, function() return ((fed * 2 + 1):exp() - fed) end)
-   for i = 1, 3 do -- the graph's input changes before each replay
+   for i = 1, 3 do -- the tensor that the graph reads gets new values before each replay
       fed:copy_(x * i)
       g:replay()
       bits.compare("replay " .. i, {(x * i * 2 + 1):exp() - x * i}, {result})
    end
-   -- autocast caches the casts of weights, so later calls reuse them
+   -- under autocast, the first use of a weight casts it, and later calls use the cached cast
    local w = random(8, 8):requires_grad_()
    same("autocast", {random(4, 8), random(4, 8)}, function(a, b)
       local _ <close> = torch.autocast("cuda", {dtype = "bfloat16"})
       local y = F.linear(a * 2, w) * b + F.linear(b, w)
       return {y, (F.gelu(y) * 0.5):float() - a}
    end)
-   -- the chain moves from one stream to another
+   -- one stream begins a chain, and another stream continues with its result
    local side = cuda.Stream()
    same("two streams", {x}, function(a)
       local here, b = cuda.current_stream(), a * 2 + 1

@@ -74,7 +74,7 @@ case("the gradient of swiglu of halves", 1, {random(nil, 6, 20):requires_grad_()
 for _, dtype in ipairs {"float32", "float64", "float16"} do
    for _, interleaved in ipairs {true, false} do
       local angles = random(dtype == "float64" and dtype or nil, 5, 1, 4)
-      -- the second case reuses the cached kernel of `q * 0.5 + k`
+      -- With interleaved = false, only the rotation's kernel is new, because the case before has compiled q * 0.5 + k.
       case(("rotations, %s, %s"):format(dtype, interleaved), interleaved and 2 or 1,
          {random(dtype, 2, 5, 3, 8), random(dtype, 2, 5, 3, 8), angles:cos(), angles:sin()}, function(q, k, cos, sin)
             q, k = F.rotary_embedding(q, cos, sin, interleaved), F.rotary_embedding(k, cos, sin, interleaved)
@@ -91,7 +91,7 @@ local activations <const> = {
 }
 local edges = torch.tensor {0 / 0, math.huge, -math.huge, 0.0, -0.0, 1e-40, -1e30, 88}
 for _, dtype in ipairs {"float32", "bfloat16"} do
-   for first = 1, #activations, 5 do -- a kernel has at most five activations
+   for first = 1, #activations, 5 do -- a chain of one kernel has room for the gradients of five activations
       local last = math.min(first + 4, #activations)
       local x = torch.cat({torch.randn(57) * 3, edges}):to(dtype):to "cuda"
       local name = ("gradients of %s to %s, %s"):format(activations[first], activations[last], dtype)

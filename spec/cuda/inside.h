@@ -132,7 +132,7 @@ void race_access(char *at, size_t bytes, bool writes, bool is_volatile);
 
 /* ---- memory (memory.cc) ---- */
 
-/* The kinds of memory. Memory that the emulator does not know counts as host memory. */
+/* The owners of memory. Memory that the emulator did not allocate counts as the host's. */
 enum Owner { HOST_MEMORY, DEVICE_MEMORY, PINNED_MEMORY };
 struct Range {
   Owner owner;

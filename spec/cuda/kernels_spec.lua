@@ -249,7 +249,7 @@ end
 -- Runs an example in a variant on both devices. Returns a description of the difference, or nil.
 local function check(row, text, variant)
    local made = pcall(arguments, text, variant, "cpu")
-   if not made then return nil end -- this example cannot have the sizes of this variant
+   if not made then return nil end -- the example's arguments cannot be made with the variant's sizes
    local ok, expected, here = run(row, text, variant, "cpu")
    local fine, actual, there = run(row, text, variant, "cuda")
    if not ok and fine and tostring(expected):find(unchecked, 1, true) then return nil end

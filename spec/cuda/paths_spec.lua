@@ -46,8 +46,8 @@ describe("a linear layer", function()
                local y, grads = run "cpu"
                local z, others = run "cuda"
                close(y, z, dtype, 16)
-               -- Large terms may cancel in the sums of one gradient, whose rounding errors are as large as those of the
-               -- terms.
+               -- The terms of one gradient's sums may cancel. Its rounding errors are relative to the largest term, not
+               -- to the sum.
                local largest = 1
                for i = 1, 3 do largest = math.max(largest, grads[i]:double():abs():max():item()) end
                for i = 1, 3 do close(grads[i], others[i], dtype, 8 * largest) end

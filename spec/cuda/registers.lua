@@ -15,7 +15,7 @@ local function kernels_of(path)
       end
       local stack, stores, loads =
          line:match "(%d+) bytes stack frame, (%d+) bytes spill stores, (%d+) bytes spill loads"
-      -- the lines that follow are about functions that the kernel calls
+      -- the following lines of ptxas's output describe functions that the kernel calls
       if stack and kernel and not kernel.stack then
          kernel.stack, kernel.spilled = tonumber(stack), tonumber(stores) + tonumber(loads)
       end

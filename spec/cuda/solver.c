@@ -41,7 +41,7 @@ static bool tells(void) {
   return value && strcmp(value, "0") != 0;
 }
 
-/* Returns whether the test has requested that Jacobi rotations do not converge. */
+/* Returns whether the test wants Jacobi's method to fail to converge. */
 static bool is_stuck(void) {
   const char *value = getenv("TLUA_EMULATED_SOLVER");
   return value && strcmp(value, "stuck") == 0;

@@ -10,7 +10,7 @@ describe("torch.backends", function()
       assert.is_true(matmul.allow_fp16_reduced_precision_reduction)
       assert.is_true(matmul.allow_bf16_reduced_precision_reduction)
       assert.is_true(cudnn.enabled)
-      -- on CUDA devices, spec/support/assert.lua turns TF32 off
+      -- spec/support/assert.lua has turned TF32 off for CUDA devices; the default is true
       assert.equal(device.name ~= "cuda", cudnn.allow_tf32)
       assert.is_false(cudnn.benchmark)
       assert.is_false(cudnn.deterministic)

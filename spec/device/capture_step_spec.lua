@@ -85,7 +85,7 @@ describe("a captured step", function()
       end
    end
 
-   -- The test runs only on the simulated device, because no other device counts waits.
+   -- This test runs only on a device that counts waits, which is the simulated device.
    local counting = sim.waits and it or function() end
    counting("waits for nothing once it is captured", function()
       local _, step = train(4, true, makers.AdamW, true)

@@ -28,7 +28,8 @@ describe("a training step whose n-th call of the device fails", function()
       end
 
       step()
-      -- When memory is exhausted, the garbage is collected and the call is repeated, so the step succeeds.
+      -- When memory runs out, the library collects garbage and repeats the call, so a failed allocation does not fail
+      -- the step.
       local used, failures, last = nil, 0, 0
       for n = 1, 600 do
          sim.configure {fail_at = n}

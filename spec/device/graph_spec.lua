@@ -136,7 +136,7 @@ describe("a graph", function()
          before:release()
          return x + 1
       end)
-      local after = ones(64) -- `after` gets the address of the released `before`
+      local after = ones(64) -- outside of the graph, `after` gets the address of `before`, which the capture released
       g:replay()
       assert.equal(64, after:sum():item())
    end)

@@ -177,7 +177,7 @@ describe("pinned memory", function()
       local pinned = torch.ones(100):pin_memory("sim")
       local waits = sim.waits()
       local x = pinned:to("sim", nil, true)
-      pinned:fill_(2) -- deliberately too early: the copy is pending, so it gets these values
+      pinned:fill_(2) -- This write comes too early on purpose: the copy has not run yet, so it copies the new values.
       assert.equal(200, x:sum():item())
       assert.equal(waits + 1, sim.waits())
       x = pinned:to("sim") -- without non_blocking, the copy is complete when `to` returns

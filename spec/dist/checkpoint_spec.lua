@@ -318,7 +318,7 @@ describe("distributed.checkpoint", function()
       end
    end)
 
-   -- The reference values come from the same optimizers in one process: their states, and the results of their next
+   -- The reference is a training by the same optimizers in one process: their states, and the results of their next
    -- step.
    it("gives and takes whole states of optimizers, by the paths of parameters", function()
       for _, kind in ipairs {"both", "ddp"} do
@@ -373,7 +373,7 @@ describe("distributed.checkpoint", function()
             compare()
             train(alone, theirs, 1) train(fresh, into, 1)
             near_model(fresh.module or fresh, alone)
-            -- Each rank's optimizer can load the state that the rank has saved.
+            -- An optimizer can also load only the part of the state that belongs to its rank.
             local parts = dcp.get_optimizer_state_dict(model, ours, {cpu_offload = true})
             dcp.set_optimizer_state_dict(model, ours, parts)
             check(true, ours[1].state[1].exp_avg:equal(parts.state["1.weight"].exp_avg))

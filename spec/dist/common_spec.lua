@@ -30,7 +30,7 @@ describe("an all_reduce in common memory", function()
          check(n, a:narrow(1, at, n):eq(3):sum():item(), "reduced")
          check(2 * n, a:eq(rank + 1):sum():item(), "left")
       end
-      a:fill_(rank + 1) -- tensors as small as `a` are summed by the other algorithm
+      a:fill_(rank + 1) -- this tensor is so small that the other algorithm sums it
       dist.all_reduce(a:narrow(1, 5, 7))
       check({rank + 1.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0, rank + 1.0}, a:narrow(1, 4, 9))
    ]==]))

@@ -27,7 +27,7 @@ describe("context_parallel", function()
          near(all[1], expected)
          for i = 1, 3 do near(all[i + 1], whole[i].grad, 1e-5, "gradient " .. i) end
       end
-      -- after the context-parallel block, attention is the original function again
+      -- outside of the context-parallel block, attention must again work on whole sequences
       local q = torch.randn(1, 3, 2)
       near(F.scaled_dot_product_attention(q, q, q, {attn_mask = torch.zeros(3, 3)}),
          F.scaled_dot_product_attention(q, q, q))

@@ -304,7 +304,8 @@ describe("DistributedDataParallel", function()
       averager:average_parameters(model:parameters())
       near(model:parameters(), list)
       same_everywhere(model:parameters())
-      -- An optimizer whose step also averages the parameters must give the same parameters.
+      -- PostLocalSGDOptimizer averages the parameters in its step. It must give the same parameters as separate calls
+      -- of the averager.
       local function both()
          local net = DDP(build(1))
          net:register_comm_hook(hooks.PostLocalSGDState {start_localSGD_iter = 1},

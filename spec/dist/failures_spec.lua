@@ -8,7 +8,7 @@ local shell = require "spec.support.shell"
 local function assert_told(count, output) assert.equal(count, select(2, output:gsub("told", "")), output) end
 
 describe("a rank that has ended", function()
-   -- Rank 1 ends without a failure, because the launcher would end all other ranks some seconds after a failure. The
+   -- Rank 1 exits with status 0. After a failure, the launcher would end all other ranks some seconds later. The
    -- messages of the other ranks show that they did not wait until the timeout.
    it("is named by all others at once", function()
       assert_told(2, ranks.ok(3, [[
@@ -136,7 +136,7 @@ describe("init_process_group", function()
 
    it("refuses two ranks of one number", function()
       local output = ranks.run(2, [[
-         -- Both ranks have started when the timeout begins.
+         -- Each rank waits for the other's file, so both have started when the timeout begins.
          local me = math.tointeger(tonumber(os.getenv "RANK"))
          io.open(FOLDER .. "/" .. me, "w"):close()
          while not io.open(FOLDER .. "/" .. 1 - me) do dist._sleep(0.01) end

@@ -28,7 +28,7 @@ describe("fully_shard", function()
       local alone = build(16, 2)
       reset(alone, 3)
       local filled = shard(torch.default_device("meta", build, 16, 2))
-      reset(filled, 3) -- these resets change nothing, because the module has no memory yet
+      reset(filled, 3) -- the parameters are on the meta device, so this reset changes nothing
       check(true, filled:parameters()[1].is_meta)
       filled:to_empty {device = "cpu"}
       for _, model in ipairs {filled, shard(build(16, 2))} do

@@ -61,7 +61,7 @@ describe("optimizers of split parameters", function()
    it("are refused if they need more than a rank's part", case(2, [==[
       for _, how in ipairs {"fully_shard", "parallel layers"} do
          for _, name in ipairs {"Adafactor", "SparseAdam", "LBFGS"} do
-            -- With parallel layers, SparseAdam gets only some of the rows.
+            -- With parallel layers, SparseAdam refuses only a parameter that is split by rows, which is parameter 3.
             local rows = how == "parallel layers" and name == "SparseAdam"
             local text = ("optim.%s: parameter %d: it is split over ranks, by fully_shard or tensor"):format(name,
                rows and 3 or 1)

@@ -61,7 +61,7 @@ describe("groups that record", function()
       end
       for _, rank in ipairs {0, 1, 1023, 4095} do
          local t = as(rank, 4096, step).all_reduce
-         assert.equal(1, t.calls) -- all gradients fit into one bucket
+         assert.equal(1, t.calls) -- one bucket holds all gradients, so there is one call
          assert.equal(bytes, t.bytes)
          assert.equal(2 * 4095, t.messages)
       end

@@ -131,8 +131,8 @@ describe("parallelize_module", function()
          local _ <close> = tp.loss_parallel()
          near(nn.CrossEntropyLoss()(mine(logits), target), plain(logits, target))
          local even = torch.randint(-32, 33, {4, 6}):float() / 16
-         -- Adding a constant to all logits does not change the loss. The logits are multiples of 1/16, so adding the
-         -- constant is exact.
+         -- Adding a constant to all logits does not change the loss. The addition itself is exact, because the logits
+         -- are multiples of 1/16.
          for _, shift in ipairs {0, 1 << 19} do
             near(F.cross_entropy(mine(even + shift), target), plain(even, target), 1e-6)
          end
@@ -211,7 +211,7 @@ describe("DTensor", function()
       local mesh = dist.init_device_mesh("cpu", {2, 2})
       local i, j = table.unpack(mesh:get_coordinate())
       local w = torch.arange(32):float():view(4, 8)
-      -- only the elements of rank 0's tensor are distributed
+      -- the tensors of other ranks are wrong on purpose, because only rank 0's tensor is distributed
       local given = w + (rank == 0 and 0 or 100)
       local cases = { -- each case has placements and the local tensor that a rank should get
          {{Replicate(), Replicate()}, w},

@@ -55,7 +55,7 @@ local by_density <const> = {
 }
 
 describe("a sample", function()
-   local n <const> = device.name == "cuda" and 3000 or 20000 -- smaller on the emulated GPU, which is slow
+   local n <const> = device.name == "cuda" and 3000 or 20000 -- the emulated GPU is slow, so it draws fewer numbers
 
    for _, d in ipairs(one) do
       it("has the distribution function of " .. tostring(d), function()

@@ -50,7 +50,8 @@ TEST(handing_out_shares_the_memory) {
   CHECK(dl->ndim == 2 && dl->shape[0] == 3 && dl->shape[1] == 2);
   CHECK(dl->strides[0] == 1 && dl->strides[1] == 3);
   tl_tensor_release(t);
-  CHECK(dl->shape[0] == 3); /* the exported struct holds its own reference to the tensor */
+  /* the exported struct keeps the tensor alive, although the caller has released its reference */
+  CHECK(dl->shape[0] == 3);
   m->deleter(m);
 }
 

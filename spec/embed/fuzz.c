@@ -32,7 +32,7 @@ typedef struct Case {
   const char *line[MOST_LINES];
 } Case;
 
-/* The child writes this record in shared memory, and the parent reads it. */
+/* A record in shared memory, which the child writes and the parent reads after the child has ended. */
 typedef struct Report {
   int at; /* the index of the line that is running */
   long calls, errors;

@@ -266,7 +266,7 @@ TEST(a_host_can_pay_for_garbage_per_frame) {
   bool done = false;
   for (int frame = 0; frame < 10000 && !done; frame++) done = tl_gc_step(L, 100);
   CHECK(done);
-  /* the host has stopped the collector, so opening must not start it */
+  /* the host had stopped Lua's garbage collector, and opening the library must not start it */
   CHECK(!lua_gc(L, LUA_GCISRUNNING));
   lua_close(L);
 }

@@ -113,7 +113,8 @@ TEST(escapes) {
   lua_State *L = open_with(TL_SANDBOX);
   works(L, "assert(load(string.dump(function() end)) == nil)");
   works(L, "assert(load(string.dump(function() end), 'x', 'b', {}) == nil)");
-  works(L, "assert(load('return ...', 'x', 'b')(5) == 5)"); /* load uses the sandbox's mode "t" */
+  /* in a sandbox, load ignores its mode argument and accepts only text */
+  works(L, "assert(load('return ...', 'x', 'b')(5) == 5)");
   works(L, "local env = {a = 1}; assert(load('return a', 'x', 't', env)() == 1)");
   works(L, "assert(load('return 1', 'x', 't', nil)() == 1)");
   works(L, "for name in pairs(debug) do assert(name == 'traceback', name) end");
@@ -227,7 +228,7 @@ TEST(limit_of_tensor_bytes) {
           "asked for 4194304 bytes, with 0 in use by this Lua state, under its limit of 1048576");
   refuses(L, "x = {} for i = 1, 1000 do x[i] = torch.ones(1000) end", "out of memory");
   works(L, "x = nil torch.ones(1 << 17) torch.ones(1 << 17)");
-  /* Images of one channel are not copied. Without zlib none can be decoded. */
+  /* With one channel, the library does not copy the decoded image. Without zlib, no image can be decoded. */
   refuses(L,
           "local file = torch.io.encode_png(torch.zeros(1, 400, 400, {dtype = 'uint8'}))\n"
           "local images = {}\n"
@@ -239,7 +240,7 @@ TEST(limit_of_tensor_bytes) {
           "for _ = 1, 9 do x = x:exp() end",
           "out of memory");
   refuses(L, "torch.ones(1):expand(1 << 30):contiguous()", "out of memory");
-  /* Graphs and lists of views own no tensor memory, but they need memory too. */
+  /* A graph node and a list of views take no tensor memory, but they take other memory, which must be limited too. */
   refuses(L,
           "local x = torch.ones(1, {requires_grad = true})\n"
           "for _ = 1, 10000 do x = x + 1 end",

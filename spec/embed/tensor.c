@@ -52,7 +52,7 @@ TEST(the_last_reference_releases) {
 
 TEST(strides_describe_any_layout) {
   int32_t data[6] = {1, 2, 3, 4, 5, 6};
-  /* the transpose of a (2, 3) matrix */
+  /* strides of 1 and 3 make this tensor the transpose of a (2, 3) matrix */
   tl_Tensor *t = tl_tensor_wrap(data, TL_I32, 2, (int64_t[]){3, 2}, (int64_t[]){1, 3}, NULL, NULL);
   CHECK(t != NULL && !tl_tensor_is_contiguous(t));
   double out[6];

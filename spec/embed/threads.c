@@ -79,7 +79,7 @@ static __attribute__((unused)) void *train_and_sort(void *loss) {
   return NULL;
 }
 
-/* The C library musl gives threads this size. */
+/* 128 kilobytes is the default stack of a thread with the C library musl. */
 static __attribute__((unused)) void a_thread_with_a_stack_of_128_kilobytes(void) {
   pthread_t thread;
   pthread_attr_t small;

@@ -229,9 +229,9 @@ TEST(runs_with_wrong_tensors) {
   tl_Tensor *o = NULL;
   CHECK(!tl_program_run(p, NULL, 1, &o, 1) && !tl_program_run(p, &x, 1, NULL, 1));
   CHECK(!tl_program_run(NULL, NULL, 0, NULL, 0) && !tl_program_step(NULL, NULL, 0, NULL, 0));
-  /* a program without a training step has no step */
+  /* tl_program_step must refuse a program that was exported without a training step */
   CHECK(!tl_program_step(p, &x, 1, &o, 1) && o == NULL);
-  /* These results use memory of the input, or elements that overlap. */
+  /* An output may not share memory with an input, and its elements may not overlap. */
   tl_Tensor *shared = tl_tensor_wrap(data, TL_F32, 2, results, NULL, NULL, NULL);
   tl_Tensor *twice = tl_tensor_wrap(out, TL_F32, 2, results, folded, NULL, NULL);
   if (tl_program_run(p, &x, 1, &shared, 1)) CHECK(isfinite(data[0]));
@@ -350,7 +350,8 @@ TEST(interruption_of_nothing) {
   lua_close(L);
 }
 
-/* Operators that take long for large tensors. Each checks for an interruption while it works. */
+/* Operators that take long for large tensors. Each of them checks, while it works, whether the user has interrupted
+** it. */
 static const char *const long_operators[] = {
     "x:sort()",
     "x:topk(10)",

@@ -129,7 +129,7 @@ describe("torch.func", function()
       assert.same({{2, 0}, {0, 2}}, J.twice.a:tolist())
    end)
 
-   -- In PyTorch too, all results have a grad_fn, and w.grad is 6.
+   -- PyTorch gives the same: all results have a grad_fn, and w.grad is 6.
    it("records operations on an outer tensor that requires a gradient", function()
       local w, a = torch.tensor(2.0):requires_grad_(), torch.tensor {1.0, 2.0}
       local function f(b) return (b * b * w):sum() end

@@ -65,8 +65,8 @@ describe("vmap", function()
       assert.close(x:matmul(x:t()), outer, 1e-6)
    end)
 
-   -- Returns how often vmap calls a function of one example of x. One call means that vmap does not loop over the
-   -- examples.
+   -- Returns how often vmap calls a function that takes one example of x. A single call shows that vmap does not loop
+   -- over the examples.
    local function calls_of(fn, options)
       local calls = 0
       vmap(function(...)

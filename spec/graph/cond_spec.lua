@@ -106,7 +106,8 @@ describe("a program with torch.cond", function()
       local sets = {}
       for i = 1, 30 do sets[i] = {torch.randn(2 + i % 5, 4)} end
       check(function(x)
-         local v, w = x[{{}, {1, 2}}], x:t() -- views are recorded where they are first used
+         -- a view is recorded where a program first uses it, which is inside a branch here
+         local v, w = x[{{}, {1, 2}}], x:t()
          local y, inner = torch.cond(x:mean():gt(0), function(u)
             local a, b = torch.cond(u[{1, 1}]:lt(0), function() return v + 1, {k = w[1]} end,
                function() return v * 2, {k = w[2]} end)
@@ -162,7 +163,7 @@ describe("a program with torch.cond", function()
       local ok, message = coroutine.resume(co)
       assert.is_false(ok)
       assert.matches("cond_spec.lua:%d+: export: the model yielded from the coroutine that exports it", message)
-      assert.equal(1, x:sum():sub(1):item()) -- outside of a trace, values can be read
+      assert.equal(1, x:sum():sub(1):item()) -- the failed export has ended its recording, so values can be read again
       coroutine.wrap(function()
          check(function(y)
             local inside = coroutine.wrap(function(z) -- a coroutine that belongs to the model

@@ -283,7 +283,7 @@ describe("a training step as a program", function()
          optimizer_d:step()
          return t * 2
       end)
-      refused("export_step", function(t) -- no optimizer of the program uses these gradients
+      refused("export_step", function(t) -- this step computes gradients that no optimizer of the program uses
          local loss = D(G(t)):mean()
          loss:backward()
          return loss:detach()
@@ -398,7 +398,7 @@ describe("a program and the objects of the script", function()
       same_steps(2, eager, program, x, y)
       for _, o in ipairs {own.optimizer, parts.optimizer} do o.param_groups[1].betas[1] = 0.5 end
       same_steps(2, eager, program, x, y)
-      -- this factor comes from a function of the script, which may depend on anything
+      -- the factor is an upvalue of a function of the script, so the program cannot know when it changes
       local factor = 1
       for _, o in ipairs {own.optimizer, parts.optimizer} do
          o.rule = function(self, group)
@@ -471,7 +471,7 @@ describe("a program and the objects of the script", function()
       end
       local eager, program, _, parts, x, y, step = made()
       local model, optimizer = parts.model, parts.optimizer
-      -- Changes and restores an object. The program must refuse to run only in between.
+      -- Checks that the program refuses to run after an object is changed, and runs again after the change is undone.
       local function refused(pattern, change)
          same_steps(1, eager, program, x, y)
          local restore = change()

@@ -98,7 +98,8 @@ describe("a program's graph", function()
       assert.same({"n", "n - 1", "2 * n"}, {tostring(select.args.index), tostring(narrow.args.start),
          tostring(ones.args.size[1])})
       assert.equal(text_of(program), text_of(graph:program()))
-      -- A size has the same value in arguments that count positions from 1 and in arguments that do not.
+      -- The argument `index` counts positions from 1, and sizes do not. Exchanging their values must not change the
+      -- values.
       ones.args.size[1], select.args.index = select.args.index, narrow.args.start
       local again = graph:program()
       local x = torch.arange(9.0)
@@ -182,7 +183,8 @@ describe("a program's graph", function()
       assert.equal(0, select(2, tostring(again):gsub("matmul%(", "")))
       local expected, got = {program(x)}, {again(x)}
       for i = 1, 2 do assert(torch.allclose(got[i], expected[i], 1e-5, 1e-5)) end
-      -- one input occurs twice; there are numbers, constants, and calls whose arguments are calls
+      -- The pattern uses its input twice. The graph also has numbers and constants as arguments, and calls whose
+      -- arguments are calls that match.
       local function twice(u) return u * u end
       graph = graph_of(function(y)
          local s = y * y
@@ -204,7 +206,8 @@ describe("a program's graph", function()
       assert.equal(1, graph:replace_pattern(pattern, replacement))
       assert.is_nil(tostring(graph):find "getitem")
       assert.same({10, 18}, graph:program()(x):tolist())
-      -- The second result of the call is used, so the pattern does not match.
+      -- This graph also uses the second result of max, which the replacement would not give, so the pattern does not
+      -- match.
       local both = graph_of(function(y) local v, at = y:max(2) return v * at end)
       assert.equal(0, both:replace_pattern(pattern, replacement))
       -- Only the second result is used, so the first pattern does not match, but a pattern with one more call does.
@@ -213,7 +216,7 @@ describe("a program's graph", function()
       assert.equal(1, at:replace_pattern(graph_of(function(y) return select(2, y:max(2)) + 1 end),
          graph_of(function(y) return y:argmax(2) + 1 end)))
       assert.same({3, 4}, at:program()(x):tolist())
-      -- the replacement has several results
+      -- here the replacement is the operator that has several results
       local again = graph_of(function(y) return y:amax(2) - 1 end)
       assert.equal(1, again:replace_pattern(replacement, pattern))
       assert.same({4, 8}, again:program()(x):tolist())
@@ -288,7 +291,7 @@ describe("a program's graph", function()
       end)
       assert.equal(0, changed:replace_pattern(times_1, itself))
       assert.equal(1, graph_of(function(x) return x:exp() * 1 + 2 end):replace_pattern(times_1, itself))
-      -- 0.0 and -0.0 are different constants
+      -- 0.0 and -0.0 are different constants, so a pattern with 0.0 must not match -0.0
       local times_0 = graph_of(function(x) return x * 0.0 end)
       assert.equal(0, graph_of(function(x) return x * -0.0 end):replace_pattern(times_0, itself))
       assert.equal(1, graph_of(function(x) return x * 0.0 end):replace_pattern(times_0, itself))

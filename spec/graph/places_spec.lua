@@ -1,4 +1,5 @@
--- Tests that a program finds the elements of its inputs and constants, at whatever offset they begin in their storages.
+-- Tests that a program reads the right elements of its inputs and constants when they are views, which begin at an
+-- offset in their storages.
 local torch = require "tlua"
 local saved = require("spec.support.programs").saved
 

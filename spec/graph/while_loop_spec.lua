@@ -205,13 +205,13 @@ describe("a program with torch.while_loop", function()
       refused("program: its loops expected to end within 4 iterations, the limit of a run "
          .. "(tl_program_set_limits, program:set_limits)", program, torch.tensor(0))
       assert.equal(5, program(torch.tensor(1)):item())
-      -- these programs have the same limits
+      -- a program that is made from this program must have its limits too
       for _, other in ipairs {program:to(program.device), program:graph():program()} do
          refused("program: its loops expected to end within 4 iterations", other, torch.tensor(0))
       end
       program:set_limits {iterations = 0}
       assert.equal(5, program(torch.tensor(-100)):item())
-      -- a damaged file, in which the loop never ends
+      -- a file that was changed so that its loop never ends
       local text, n = program.graph_:describe():gsub('"numbers":%[5,', '"numbers":[5000,')
       assert.equal(1, n)
       local damaged = getmetatable(torch.export).wrap(torch._program_parse(text, {}, program.device))

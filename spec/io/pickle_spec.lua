@@ -83,7 +83,7 @@ describe("a malicious pickle", function()
       refused("calls a value that is not a class", "X\1\0\0\0x)R.")
       refused("calls a value that is not a class", "})R.")
       refused("name of a class is not text", "K\1K\2\x93.")
-      -- calls a class with a list as its arguments
+      -- the arguments of a call must be a tuple, not a list
       refused("calls a value that is not a class", ordered .. "]R.")
    end)
 
@@ -155,7 +155,8 @@ describe("a malicious pickle", function()
          end
          local few, many = work(20000), work(160000)
          assert.truthy(many < 2 * few + 0.01, piece)
-         assert.truthy(many < 1, piece) -- a loop in Lua over the bytes would execute far more instructions
+         -- if a loop in Lua converted the bytes, the call would execute far more instructions
+         assert.truthy(many < 1, piece)
       end
    end)
 

@@ -160,8 +160,8 @@ describe("a failure of torch.save", function()
    end)
 
    it("leaves no file after a signal, if the system supports files without names", function()
-      -- Some file systems, such as older ones in containers, do not support unnamed files. core/replace_test tests the
-      -- state after a failure on such file systems.
+      -- Some file systems, such as older ones in containers, do not support unnamed files. spec/core/replace_test.c
+      -- tests how a failure leaves files on them.
       do
          local file <close> = assert(torch.io.replace(path "try"))
          file:write "1"

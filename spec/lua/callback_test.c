@@ -91,7 +91,7 @@ TEST(another_thread_frees_a_graph) {
   lua_close(L);
 }
 
-/* Tests that when a graph is freed, the Lua values in it become garbage. */
+/* Tests that freeing a graph releases the Lua values that it refers to. */
 TEST(lua_forgets) {
   lua_State *L = new_state();
   run(L, "weak = setmetatable({}, {__mode = 'k'})\n"

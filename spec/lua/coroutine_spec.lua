@@ -116,7 +116,7 @@ describe("a mode set in a coroutine", function()
       local first = coroutine.create(function()
          local _ <close> = outer()
          coroutine.yield()
-         records() -- the library's last call before the third coroutine runs
+         records() -- the library is called for the last time before the third coroutine runs
          return way(second)
       end)
       resume(second)
@@ -284,7 +284,7 @@ describe("torch.scope", function()
       end)
       resume(a)
       resume(b)
-      resume(b) -- b resumes inside its own scope, and ends that scope
+      resume(b) -- b continues inside its scope and closes it, while a's scope is open
       assert.equal(2, kept:sum():item())
       resume(a)
       assert.equal("tensor(released)", tostring(kept))

@@ -224,7 +224,7 @@ it("a collection for lack of memory leaves the stream of random numbers as it is
    local x = torch.ones(300000)
    local function draw(room)
       torch.manual_seed(3)
-      torch.ones(300000) -- becomes garbage; the next result needs its memory
+      torch.ones(300000) -- this tensor is garbage, and the result of dropout needs its memory
       if room then torch.set_memory_limit(torch.memory_stats().used + room) end
       local fine, result = pcall(torch.nn.functional.dropout, x, 0.5, true)
       torch.set_memory_limit(0)
@@ -262,7 +262,7 @@ describe("a collection during an operator", function()
       if ok then assert.equal(100000, result:sum():item()) end
       assert.equal(3, #refusals)
       for _, message in ipairs(refusals) do assert.matches("an operator has called in its midst", message) end
-      x.data = torch.ones(1) -- the second attempt finds enough memory
+      x.data = torch.ones(1) -- now no operator is running, so the assignment succeeds
       assert.same({1}, x:tolist())
    end)
 

@@ -19,7 +19,7 @@
 
 /* the number of calls since `fail` was called, and the range of calls that fail */
 static atomic_llong calls, first_failing, last_failing;
-/* whether no call fails that Lua makes for the state that runs the tasks */
+/* whether Lua's own allocations succeed in the state that runs the tasks */
 static atomic_bool spare_lua;
 
 void *__real_malloc(size_t size);

@@ -116,7 +116,7 @@ describe("storages of one dtype", function()
       assert.raises("is_set_to: tensor: expected a tensor, got 3", function() x:is_set_to(3) end)
    end)
 
-   -- The expected values are PyTorch 2.15's, with dimensions counted from 1.
+   -- PyTorch 2.15's dim_order gave the expected values; dimensions count from 1 here.
    it("is traversed in the order that dim_order returns", function()
       for _, row in ipairs {
          {torch.empty(2, 3, 5, 7), {1, 2, 3, 4}},

@@ -1,4 +1,4 @@
--- Tests the globals torch, nn and optim, which load their modules on first use.
+-- Tests the globals torch, nn and optim of the command, whose modules are loaded when a global is first used.
 
 local session = require "spec.main.session"
 local script = session.script

@@ -9,7 +9,8 @@ torch.set_num_threads(1)
 local path = os.tmpname()
 torch.save({a = torch.ones(1 << 20), b = torch.ones(1 << 20)}, path)
 local t = torch.load(path, {mmap = true})
-local function cut(bytes) -- opening a file for writing truncates the file in place
+-- shortens the file in place: opening it for writing truncates it, and the tensor keeps the same file
+local function cut(bytes)
    local file = io.open(path, "rb")
    local text = file:read(bytes)
    file:close()

@@ -425,7 +425,8 @@ describe("recurrent layers refuse", function()
       refuses(expected .. "a table of 0 with nil first", function() layer(x, {}) end)
       refuses(expected .. "3" .. usage, function() layer(x, 3) end)
       refuses("nn.LSTM: c0: expected shape (1, 2, 4), got a table", function() layer(x, {h, {c}}) end)
-      -- This call takes the state for two results of the layer, although the state is one result, a table.
+      -- This call passes the two parts of the state as if they were separate results. A layer returns the state as one
+      -- table.
       refuses(expected, function()
          local _, first, second = layer(x)
          layer(x, {first, second})
@@ -433,7 +434,7 @@ describe("recurrent layers refuse", function()
       usage = "; h, c = cell(input, {h, c}) returns two tensors and takes a table of them"
       expected = "nn.LSTMCell: hx: expected {h, c}, a table of two tensors, got "
       refuses(expected .. "a float32 tensor of shape (2, 4)" .. usage, function()
-         local state = cell(x[1]) -- takes only the first of the cell's two results as the state
+         local state = cell(x[1]) -- `state` is only h, because a cell returns h and c as two results
          cell(x[1], state)
       end)
       refuses(expected .. "2 arguments" .. usage, function() cell(x[1], h[1], c[1]) end)

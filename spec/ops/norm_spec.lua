@@ -24,8 +24,8 @@ describe("batch_norm", function()
 
    it("gives channels of mean 0 and variance 1 far from 0", function()
       local y = F.batch_norm(torch.randn(64, 3, 10) * 0.1 + 1000, nil, nil, nil, nil, true)
-      -- The mean is stored in float32, so its error is up to half a unit in the last place of 1000. The division by the
-      -- deviation multiplies this error by 1 / 0.1.
+      -- The mean near 1000 is stored in float32 with an error of up to half a unit in the last place. Dividing by the
+      -- standard deviation, 0.1, multiplies this error by 10.
       assert.close(torch.zeros(3), y:mean {1, 3}, 1.1 * 2 ^ -15 / 0.1)
       assert.close(torch.ones(3), y:var {1, 3}, 2e-2)
    end)

@@ -39,7 +39,7 @@ describe("lp_pool", function()
       local x = torch.tensor {{{1.0, -3, 2, 2}}}
       assert.close({{{-2, -1, 4}}}, F.lp_pool1d(x, 1, 2, 1), 1e-6)
       assert.close({{{-2, 4}}}, F.lp_pool2d(x, 1, {1, 2}, 2), 1e-6)
-      -- lp_pool1d returns NaN for the cube roots of -26 and -19, and a number for the cube root of 16.
+      -- For norm 3, lp_pool1d takes cube roots: those of -26 and -19 are NaN, and that of 16 is a number.
       local cube = F.lp_pool1d(x, 3, 2, 1)
       assert.same({{{true, true, false}}}, cube:isnan():tolist())
       assert.close(16 ^ (1 / 3), cube[{1, 1, 3}]:item(), 1e-6)

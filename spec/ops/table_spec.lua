@@ -364,7 +364,7 @@ local function check_example(row, text, faults)
       if not excepted then
          local ok, fault = xpcall(a.check, debug.traceback, row, table_of.arguments(text))
          if fault then faults[#faults + 1] = ("%s: %s(%s): %s"):format(a.name, row.path, text, fault) end
-         if not ok then break end -- if this aspect fails, the others would fail in the same way
+         if not ok then break end -- if one aspect raises an error, all later aspects would raise the same error
       end
    end
 end

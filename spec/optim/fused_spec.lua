@@ -71,7 +71,7 @@ describe("a step", function()
             end
             local expected, norms = after(false)
             local values, found = after(true)
-            assert.close(expected, values, 1e-6) -- one of the two calls rounds a factor once less often
+            assert.close(expected, values, 1e-6) -- one of the two ways rounds a factor one more time
             for t = 1, 3 do assert.close(norms[t], found[t], 1e-6) end
          end
       end

@@ -19,7 +19,7 @@ it("optimizers refuse masked and quantized tensors", function()
       assert.raises(title .. " tensor of shape (2)", function() optim.SGD {x} end)
       assert.raises("func.grad: argument: expected", function() torch.func.grad(torch.sum)(x) end)
    end
-   rawset(string, "title", string.upper) -- changes the methods of strings, as Penlight's stringx.import() does
+   rawset(string, "title", string.upper) -- some libraries, such as Penlight's stringx.import(), add methods to strings
    assert.truthy(optim.SGD {torch.ones(2):requires_grad_()})
    rawset(string, "title", nil)
 end)

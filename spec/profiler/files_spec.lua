@@ -47,7 +47,7 @@ it("a trace is JSON with every event, in order and within its parent", function(
    end)
 end)
 
--- The fields that each kind of event must have. They are required by the description of the Trace Event Format, and by
+-- The fields that each kind of event must have. The description of the Trace Event Format requires them, and so do the
 -- programs that read it (chrome://tracing, Perfetto, TensorBoard).
 local asked <const> = {
    X = {name = "string", cat = "string", ts = "number", dur = "number", args = "table"},

@@ -81,7 +81,8 @@ local function none() end
 
 local function explain(fn, ...) return torch.compiler.explain(fn, ...) end
 
-local loose <const> = {options = {}} -- without fullgraph, a call that has no program runs the function itself
+-- without the option fullgraph, torch.compile runs the function itself if no program fits a call
+local loose <const> = {options = {}}
 
 describe("torch.compile of calls that record gradients", function()
    it("makes programs, with running statistics and dropout", function()

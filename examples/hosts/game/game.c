@@ -159,8 +159,8 @@ static int learn(lua_State *L) {
   return 0;
 }
 
-/* Calls one of the C functions above in protected mode. If the script raises an error, the error
-** is printed and the game goes on. */
+/* Calls one of the C functions above, such as load, in protected mode. If the script raises an
+** error, the error is printed and the game goes on. */
 static bool call(lua_State *L, lua_CFunction f, const char *argument) {
   lua_pushcfunction(L, f);
   if (argument) lua_pushstring(L, argument);
@@ -233,8 +233,8 @@ static void think(lua_State *L, lua_CFunction f, Costs *costs) {
   if (cost > costs->most) costs->most = cost;
 }
 
-/* Updates a creature's distance and score. The score also gains a point for each frame in which
-** the creature stands, so that creatures do not learn to leap and fall. A fallen creature gains
+/* Updates a creature's distance and score. The score also gains a point for each frame in which the
+** creature stands. Otherwise creatures would learn to leap and fall. A fallen creature gains
 ** neither distance nor points. */
 static void look_at(int i) {
   const cpBody *trunk = creatures[i].part[0];

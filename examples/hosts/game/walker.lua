@@ -9,9 +9,9 @@ local torch = require "tlua"
 local HIDDEN <const>, SIGMA <const>, RATE <const> = 16, 0.1, 0.05
 local M = {}
 
--- Starts with two arrays in the host's memory: the creatures' senses (n x senses) and the movements
--- of their joints (n x joints, from -1 to 1). `mean` has the weights from before the file was
--- loaded again, or is nil.
+-- Starts the script. The arguments are two arrays in the host's memory: the creatures' senses (n x
+-- senses) and the movements of their joints (n x joints, from -1 to 1), which the script writes.
+-- `mean` has the weights of the script that was loaded before, or is nil.
 function M.start(senses, joints, mean)
    M.senses, M.joints = senses, joints
    M.n, M.ins, M.outs = senses:size(1), senses:size(2), joints:size(2)

@@ -69,7 +69,7 @@ local A, B = jacobians[1]:view(4, 4), jacobians[2]:view(4)
 -- only the position and the angle are measured
 local C = torch.tensor {{1.0, 0, 0, 0}, {0, 0, 1, 0}}
 local process = torch.diag(torch.tensor {1e-10, 1e-6, 1e-10, 1e-6})
--- standard deviations: a millimetre and a milliradian
+-- variances: the standard deviations are a millimetre and a milliradian
 local noise = torch.diag(torch.tensor {1e-6, 1e-6})
 local covariance, gain = torch.eye(4), nil
 for _ = 1, 5000 do

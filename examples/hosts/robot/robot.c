@@ -24,7 +24,8 @@
 enum { TICK_NS = 1000000, BINS = 12 };
 
 typedef struct Cart {
-  double x, v, angle, turn; /* in m, m/s, rad from upright, rad/s */
+  /* position in m, velocity in m/s, angle from upright in rad, and angular velocity in rad/s */
+  double x, v, angle, turn;
 } Cart;
 
 /* Counts durations in bins. Bin 0 has durations below 1 microsecond, bin i those below 2^i, and

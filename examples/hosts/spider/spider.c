@@ -93,8 +93,8 @@ static void remove_spider(Spider *s) {
   }
 }
 
-/* Makes contacts with the ground only: creatures do not touch one another, since all walk on the
-** same spot. */
+/* Makes contacts between the ground and the bodies. Creatures do not touch one another, since all
+** walk on the same spot. */
 static void touch(void *unused, dGeomID a, dGeomID b) {
   (void)unused;
   dContact found[4];

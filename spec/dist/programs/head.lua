@@ -41,7 +41,7 @@ function told()
    local store, names = dist.group.WORLD.store, {}
    store:set("told" .. dist.get_rank(), "")
    for i = 1, dist.get_world_size() do names[i] = "told" .. i - 1 end
-   -- fails if the rank that holds the store has ended
+   -- this wait raises an error if the rank that holds the store has already ended
    pcall(store.wait, store, names, 300)
 end
 

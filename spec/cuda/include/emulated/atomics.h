@@ -70,7 +70,7 @@ ATOMIC_CAS(unsigned short)
 ATOMIC_CAS(unsigned long long)
 #undef ATOMIC_CAS
 
-/* Defines loads and stores with cache hints. */
+/* Defines the loads and stores that take cache hints, which have no effect here. */
 #define LOAD(name) \
   template <class T> static inline T name(const T *address) { return *address; }
 LOAD(__ldg)
