@@ -164,6 +164,39 @@ function Program:save(path)
    self.graph_:save(path)
 end
 
+--- Makes a loaded program use the state of another program, `from`, in place of its own constants
+--- of the same names, as tl_program_share of tlua.h does. Two training steps that take turns, such
+--- as those of a GAN, need a call in each direction. Raises an error if the two programs have no
+--- state of the same names, or if sizes, dtypes or devices differ.
+---
+---     local layer = nn.Linear(2, 1)
+---     local optimizer = torch.optim.SGD(layer:parameters(), {lr = 0.1})
+---     local function step(x)
+---        optimizer:zero_grad()
+---        layer(x):sum():backward()
+---        optimizer:step()
+---        return x:sum()
+---     end
+---     local x, path, other = torch.ones(3, 2), os.tmpname(), os.tmpname()
+---     local options = {model = layer, optimizer = optimizer}
+---     torch.export_step(step, {x}, options):save(path)
+---     torch.export(layer, {x}):save(other)
+---     local train, infer = torch.export.load(path), torch.export.load(other)
+---     infer:share(train)
+---     train(x)
+---     print(infer(x):equal(layer(x)), infer(x):equal(layer(x) - 0.1 * 3 * 3))
+---     --> false	true
+---@param from export.Program
+function Program:share(from)
+   if type(from) ~= "table" or getmetatable(from) ~= Program then
+      args.refuse("program.share", "from", "a program", from)
+   end
+   if rawget(self, "link_") then
+      torch.raise "program.share: expected a loaded program; this one shares the script's tensors"
+   end
+   self.graph_:share(from.graph_)
+end
+
 --- Returns a table from names to the constants of the program: the parameters and buffers that the
 --- model uses, and other tensors, which are named `parameter_1` and so on if they require a
 --- gradient, otherwise `constant_1` and so on.

@@ -27,14 +27,15 @@ local wrap = getmetatable(export).wrap
 --- The export refuses a function that depends on more than that: one that reads a count that each
 --- call changes, a learning rate as a number, or a tensor that the previous call has left in a
 --- variable, and one that calls math.random, os.time or io.open, or resumes a coroutine. Give such
---- values to the function as inputs, or keep a tensor in the option `state`. A run repeats operators
---- only: it prints nothing and appends to no list.
+--- values to the function as inputs, or keep a tensor in the option `state`. A run repeats only
+--- operators: it prints nothing and appends to no list.
 ---
 --- Steps that take turns, such as those of a GAN's discriminator and generator, may be exported one
---- by one. A step may add to gradients that another step has left, as the generator's step does with
---- the discriminator's, but must not read them. In a script such programs share the models. Loaded
---- programs each have their own copies until tl_program_share of tlua.h makes them use the same
---- tensors, which it recognizes by their names: give each export the same list of models.
+--- by one. A step may add to gradients that another step has left, as the generator's step does to
+--- those of the discriminator, but must not read them. In a script such programs share the models.
+--- Loaded programs each have their own copies until program:share, or tl_program_share of tlua.h,
+--- makes them use the same tensors, which it recognizes by their names: give each export the same
+--- list of models.
 ---
 ---     local model = nn.Linear(2, 1)
 ---     local optimizer = torch.optim.SGD(model:parameters(), {lr = 0.1})

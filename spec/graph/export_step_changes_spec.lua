@@ -65,6 +65,11 @@ describe("a program of a training step", function()
       replaced(F, "relu", function(m, t) return F.relu(m(t)):square():mean() end)
       replaced(F, "linear", square)
       replaced(torch.Tensor, "square", square)
+      local add = torch.add
+      torch.add = function(...) return add(...) * 2 end
+      refuses("the library's function add", function(m, t) return torch.add(m(t), 1):square():mean() end, function()
+         torch.add = add
+      end)
    end)
 
    it("refuses to run after a key of a table is new, gone or another one, if the step reads all keys", function()
@@ -93,6 +98,11 @@ describe("a program of a training step", function()
       end)
       refuses("list[18]", function(m, t) return square(m, t) * list[18] end, function() list[18] = 2 end)
       refuses("none[1]", function(m, t) return square(m, t) * (#none + 1) end, function() none[1] = 1 end)
+      local many = {}
+      for i = 1, 3000 do many[i] = 1 end
+      refuses("many[3000]", function(m, t) return square(m, t) * torch.tensor(many):sum() end, function()
+         many[3000] = 2
+      end)
       local deep = {a = {b = {c = {d = {e = {f = 1}}}}}}
       refuses("deep.a.b.c.d.e.f", function(m, t) return square(m, t) * deep.a.b.c.d.e.f end, function()
          deep.a.b.c.d.e.f = 2
@@ -202,15 +212,18 @@ describe("the export of a training step", function()
    end)
 
    it("refuses learning rates and epochs that are read as numbers, and gradients of other tensors", function()
-      no_export("the function reads a learning rate as a number", function(m, t, optimizer)
+      no_export("the function reads a number of an optimizer, such as its learning rate", function(m, t, optimizer)
          return square(m, t) * optimizer.param_groups[1].lr
       end)
+      no_export("the function reads a number of an optimizer, such as its learning rate", function(m, t, optimizer)
+         return square(m, t) + m.weight:square():sum() * (optimizer.param_groups[1].weight_decay + 0.1)
+      end, function(parts) parts.optimizer.param_groups[1].weight_decay = 0.5 end)
       local schedule
       local function add_schedule(parts)
          schedule = optim.lr_scheduler.StepLR(parts.optimizer, 50)
          parts.scheduler = schedule
       end
-      no_export("the function reads a learning rate as a number", function(m, t)
+      no_export("the function reads a number of an optimizer, such as its learning rate", function(m, t)
          local loss = square(m, t) * schedule:get_last_lr()[1]
          schedule:step()
          return loss

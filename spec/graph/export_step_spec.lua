@@ -267,6 +267,21 @@ describe("a training step as a program", function()
       end
 
       local D, G = table.unpack(models)
+      local loaded_d, loaded_g = saved(program_d), saved(program_g)
+      loaded_d:share(loaded_g)
+      loaded_g:share(loaded_d)
+      for i = 1, 3 do
+         torch.manual_seed(i)
+         local loss_d, loss_g = eager_d(real), eager_g(noise)
+         torch.manual_seed(i)
+         assert(loss_d:equal(loaded_d(real)) and loss_g:equal(loaded_g(noise)))
+      end
+      assert.error_matches(function() program_d:share(loaded_g) end,
+         "program.share: expected a loaded program; this one shares the script's tensors")
+      assert.error_matches(function() loaded_d:share(D) end, "program.share: from: expected a program, got")
+      assert.error_matches(function() loaded_d:share(saved(torch.export(nn.ReLU(), {noise}))) end,
+         "expected programs with state of the same names")
+
       local function refused(operator, fn)
          assert.error_matches(function() torch.export_step(fn, {noise}, options) end,
             operator .. ": 1.1.weight has a gradient of an earlier step; begin the step with zero_grad")

@@ -525,6 +525,11 @@ static int program_save(lua_State *L) {
   return tli_program_save(p, &tli_state(L)->generator, luaL_checkstring(L, 2)) ? 0 : tli_raise(L);
 }
 
+/* program:share(from) makes the program use the state of the program `from` (tl_program_share). */
+static int program_share(lua_State *L) {
+  return tl_program_share(tli_check_program(L, 1), tli_check_program(L, 2)) ? 0 : tli_raise(L);
+}
+
 /* program:rates() returns {{call, {option, ...}}, ...}: for each call of an optimizer's step, the
 ** position of the call in the graph and its numeric options. */
 static int program_rates(lua_State *L) {
@@ -735,6 +740,7 @@ void tli_open_programs(lua_State *L) {
                                      {"set_limits", program_set_limits},
                                      {"limits", program_limits},
                                      {"save", program_save},
+                                     {"share", program_share},
                                      {"rates", program_rates},
                                      {"describe", program_describe},
                                      {"work", program_work},

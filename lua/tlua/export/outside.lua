@@ -60,19 +60,30 @@ function M.change_values(parts)
    end
 end
 
---- Returns whether the step reads a learning rate as a number: whether the code names it.
-function M.reads_rates(seen)
-   local names, methods = seen.names, seen.methods
-   return names.lr or names._last_lr or methods.get_last_lr or methods.get_lr
-end
-
---- Changes the learning rates of optimizers and schedulers.
-function M.change_rates(parts)
+-- Calls fn(group, name, number) with the numeric options of the optimizers' groups, such as `lr`.
+local function each_option(parts, fn)
    for _, optimizer in ipairs(parts.optimizers) do
       for _, group in ipairs(optimizer.param_groups) do
-         if type(group.lr) == "number" then group.lr = group.lr * 0.75 end
+         local names = {}
+         for name, value in next, group do
+            if math.type(value) == "float" then names[#names + 1] = name end
+         end
+         for _, name in ipairs(names) do fn(group, name, group[name]) end
       end
    end
+end
+
+--- Returns whether the step may read numeric options of an optimizer, such as the learning rate:
+--- whether the code names them.
+function M.reads_rates(parts, seen)
+   local found = seen.names._last_lr or seen.methods.get_last_lr or seen.methods.get_lr
+   each_option(parts, function(_, name) found = found or seen.names[name] end)
+   return found
+end
+
+--- Changes the numeric options of optimizers, and the learning rates of schedulers.
+function M.change_rates(parts)
+   each_option(parts, function(group, name, number) group[name] = number * 0.75 end)
    for _, scheduler in ipairs(parts.schedulers) do
       local rates = {}
       for i, rate in ipairs(rawget(scheduler, "_last_lr") or {}) do rates[i] = rate * 0.75 end

@@ -14,6 +14,8 @@ local M = {}
 -- Limits: the depth of nested tables; the length of a list whose items all count; and the number of
 -- fields of a table whose fields all count.
 local DEEPEST <const>, LONGEST <const>, MOST <const> = 16, 16, 1024
+-- The largest number of fields of a table that is compared with a copy.
+local MOST_WHOLE <const> = 1 << 17
 
 --- Calls fn(...) under pcall. Returns whether it succeeded, its error, and a record of its calls
 --- for M.of. The record is nil if the call cannot be watched: in a sandbox, or if another debug
@@ -45,10 +47,25 @@ local function public_tables()
    return set
 end
 
+-- Appends those fields of a table of the library whose names occur in the code and that have
+-- functions of the script.
+function Reads:list_replaced(owner, list)
+   for _, names in ipairs {self.names, self.methods} do
+      for name in next, names do
+         local fn = rawget(owner, name)
+         if type(fn) == "function" and debug.getinfo(fn, "S").what ~= "C"
+               and not require "tlua.compile.library".owns(fn) then
+            list[#list + 1] = {owner, name, fn, "the library's function " .. name}
+         end
+      end
+   end
+end
+
 -- Adds the public places of the library's functions that the call has called, since the script may
--- replace these functions.
+-- replace these functions, and the functions that it has replaced.
 function Reads:add_library(functions)
    local list, public = {}, public_tables()
+   for owner in next, public do self:list_replaced(owner, list) end
    for fn in next, functions do
       for _, place in ipairs(self.library.places[fn] or {}) do
          local name = place[2]
@@ -135,11 +152,11 @@ function Reads:add_module(value, path)
    end
 end
 
-local function is_small(value)
+local function is_small(value, most)
    local n = 0
    for _ in next, value do
       n = n + 1
-      if n > MOST then return false end
+      if n > most then return false end
    end
    return true
 end
@@ -149,7 +166,7 @@ end
 function Reads:keys_of(value)
    local looped = self.looped[value] or self.indexed[value]
    local short = rawlen(value) <= (looped and MOST or LONGEST)
-   local keys, all = {}, looped and is_small(value)
+   local keys, all = {}, looped and is_small(value, MOST)
    for key, item in next, value do
       if math.type(key) == "integer" then
          keys[key] = short or nil
@@ -173,7 +190,7 @@ end
 -- lacks them.
 function Reads:add_table(value, path, depth, wanted)
    local meta = debug.getmetatable(value)
-   if self.looped[value] and is_small(value) then
+   if self.looped[value] and is_small(value, MOST_WHOLE) then
       local copy = {}
       for key, item in next, value do copy[key] = item end
       table.insert(self.whole, {value, copy, path})

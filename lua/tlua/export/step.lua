@@ -381,7 +381,8 @@ local function check_step(call, graph, tensors)
    end
 end
 
--- Raises an error if other learning rates change more than the steps of the optimizers.
+-- Raises an error if other options of the optimizers, such as other learning rates, change more
+-- than the steps of the optimizers.
 local function check_reads_of_rates(graph, call, parts, tensors)
    local other_rates = setmetatable({}, {__index = call})
    other_rates.begin = function()
@@ -390,8 +391,8 @@ local function check_reads_of_rates(graph, call, parts, tensors)
    end
    local fine, other = pcall(trace.record, other_rates, tensors)
    if fine and not pcall(graph.same, graph, other) then
-      torch.raise("export_step: the function reads a learning rate as a number, which a program "
-         .. "would not change later; pass the rate as an input")
+      torch.raise("export_step: the function reads a number of an optimizer, such as its learning "
+         .. "rate, which a program would not change later; pass the number as an input")
    end
 end
 
@@ -468,7 +469,7 @@ local function add_reads(parts, seen)
    table.move(seen.fields, 1, #seen.fields, #parts.fields + 1, parts.fields)
    parts.upvalues, parts.whole, parts.tensors = seen.upvalues, seen.whole, seen.tensors
    outside.check_calls(parts, seen)
-   parts.reads_rates = outside.reads_rates(seen)
+   parts.reads_rates = outside.reads_rates(parts, seen)
 end
 
 -- Calls the function for the first time, so that optimizers and scalers create their state.
