@@ -36,7 +36,9 @@ local CHANGES = {
    function(a) a:narrow(1, 3, 5):fill_(1.25) end,
 }
 
--- Returns the steps of program `number`: {stream = 1 to 4, operator or change, from = {slot, slot}, to = slot}.
+-- Returns the steps of program `number`. The tensors of a program are in numbered slots. A step makes a new tensor in
+-- slot `to` by `operator`, or changes the tensor in that slot by `change`. It reads the tensors in the slots `from`,
+-- and runs on one of the streams 1 to 4. If `event` is true, waits before the step use an event.
 local function program(number)
    local draw, steps = numbers(number), {}
    for i = 1, STEPS do

@@ -410,8 +410,8 @@ describe("boxes", function()
                   for d, s in ipairs(size) do flat = flat * s + box.offset[d] end
                   assert.equal(at, flat)
                   at = at + boxes.product(box.size)
-                  -- The elements of a box are adjacent if the box contains all dimensions after the first one in
-                  -- which it has more than one row.
+                  -- The elements of a box are adjacent in memory. Therefore, after the first dimension in which the
+                  -- box has more than one row, it must contain each dimension as a whole.
                   local open = false
                   for d, s in ipairs(size) do
                      if open then assert.equal(s, box.size[d]) end

@@ -158,8 +158,8 @@ describe("MixtureOfExperts", function()
          local x, g = torch.randn(12, 6):requires_grad_(), torch.randn(12, 6)
          local expected = plain(router, all, x, k)
          ;(expected * g):sum():backward()
-         -- The ranks have different numbers of positions: the first rank has one less than the others, and the second
-         -- rank one more.
+         -- The ranks have different numbers of positions: the first rank has one less than `each`, and the second rank
+         -- one more.
          local each = 12 // size
          local from, many = rank * each + 1, each
          if size > 1 and rank == 0 then many = each - 1 end

@@ -21,7 +21,7 @@ local function train_and_kill(folder, steps)
    assert.truthy(expected)
    -- A script that repeatedly kills one of the launcher's children after up to 0.6 seconds.
    shell.write(folder .. "/kill.sh", ([[
-      # what others have there comes and goes
+      # lists only tlua's files, since other programs create and delete files there too
       shared() { ls /dev/shm 2>/dev/null | grep tlua; }
       before=$(shared)
       (exec %s --checkpoint "$PWD/killed" >out 2>&1) & run=$!

@@ -33,12 +33,12 @@ end
 print "done"
 ]]
 
--- Shell functions that control launchers. `start` starts a launcher under a name, `await` waits for a line that the
--- launcher writes after the last `forget`, and `kill` kills the launcher.
+-- Shell functions that control launchers. `start` starts a launcher under a name. `await` waits until the launcher's
+-- output has a line that matches a pattern. `forget` deletes the output so far. `end` waits until the launcher ends.
 local driver = [[
 start() { name=$1; shift; : >$name.out; (exec "$@" >>$name.out 2>&1) & eval "pid_$name=\$!"; }
-# What came before is no answer; a world may begin with fewer machines than will be there, where
-# some are slow to start.
+# After this, `await` finds no earlier line. A job may have started more than once, first with only
+# some of the machines, since others may start slowly.
 forget() { for name; do : >$name.out; done; }
 await() {
    for i in $(seq 3000); do grep -q "$2" $1.out 2>/dev/null && return; sleep 0.1; done

@@ -157,7 +157,8 @@ describe("a pipeline", function()
    it("fails on every rank if one rank fails", function()
       for _, n in ipairs {2, 3} do
          run(n, [==[
-            -- Runs a batch on a group of its own. The batch must fail; after that, the group cannot be used.
+            -- Runs a batch in a new process group. The batch must fail because rank `at` makes the error `what`.
+            -- Afterwards, the group must refuse all calls.
             local function fails(text, at, what)
                local group = dist.new_group()
                local Worse = torch.class("Worse", nn.Module)
@@ -202,8 +203,8 @@ describe("a pipeline", function()
 end)
 
 describe("the orders of schedules", function()
-   -- Calls fn(plan, ranks, stages of each rank, micro-batches) for every schedule, with each of the given numbers that
-   -- the schedule supports.
+   -- Calls fn(plan, ranks, stages of each rank, micro-batches) for every schedule, and for all given numbers of ranks
+   -- and of micro-batches that the schedule supports.
    local function for_all_plans(numbers_of_ranks, numbers_of_parts, fn)
       local pipe = torch.distributed.pipelining
       for _, n_ranks in ipairs(numbers_of_ranks) do

@@ -21,7 +21,8 @@ local function model(heads, width, layers, batch, sequence)
    return {layers = layers, width = width, heads = heads, vocab = 51200, batch = batch, sequence = sequence or 2048}
 end
 
--- Returns the published layout of a row. The best micro-batch size and number of stages complete it.
+-- Returns the layout of a published row, with the micro-batch size and the number of stages per device that make a step
+-- fastest, since a row does not have these two numbers.
 local function best_of(row)
    local _, heads, width, layers, tensor, pipeline, devices, batch = table.unpack(row)
    local data, best = devices // (tensor * pipeline), nil

@@ -7,7 +7,8 @@ local masked = torch.masked
 local inf <const>, nan <const> = math.huge, 0 / 0
 local F64 <const> = {dtype = "float64"}
 
--- Each entry has the values along dimension 2 and over all elements, or the values of a function that keeps the shape.
+-- The entry of a reduction has its values along dimension 2 and, except for the median, its value over all elements.
+-- The entry of a function that keeps the shape has the rows of the result.
 local expected <const> = {
    sum = {{-0.25, -1, 0}, -1.25},
    prod = {{-0.75, -30, 1}, 22.5},

@@ -483,8 +483,8 @@ describe("products, quotients and sums of complex numbers", function()
       end
       for _, dtype in ipairs {"complex64", "complex128"} do
          local tolerance = dtype == "complex64" and 2e-4 or 1e-12
-         -- the sizes have few and many rows, more terms than a panel has, and more columns than a packed row is used
-         -- for
+         -- The sizes cover few and many rows, more terms than one panel has, and so many columns that the kernel packs
+         -- the rows of the left matrix.
          for _, size in ipairs {{3, 70, 5}, {130, 9, 33}, {400, 150, 37}, {7, 40, 300}} do
             local m, k, n = table.unpack(size)
             local lefts = {random(dtype, m, k), random(dtype, k, m):t(), random(dtype, m, k + 3):narrow(2, 2, k),

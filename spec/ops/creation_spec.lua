@@ -96,7 +96,7 @@ describe("linspace", function()
    end)
 
    it("has PyTorch's numbers to the last bit", function()
-      -- torch.linspace(-7.3, 2.9, 10, dtype=dtype)[i].item() for i in (2, 5, 6, 8)
+      -- The values of PyTorch's torch.linspace(-7.3, 2.9, 10, dtype=dtype)[i].item() for i in (2, 5, 6, 8).
       local expected = {
          float32 = {-5.0333333015441895, -1.633333683013916, -0.5000002384185791, 1.7666666507720947},
          float64 = {-5.033333333333333, -1.6333333333333333, -0.5, 1.7666666666666666},
@@ -107,7 +107,7 @@ describe("linspace", function()
          local x = torch.linspace(-7.3, 2.9, 10, {dtype = dtype})
          for k, i in ipairs {3, 6, 7, 9} do assert.equal(numbers[k], x[i]:item()) end
       end
-      assert.close(torch.tensor {-3e38, 0, 3e38}, torch.linspace(-3e38, 3e38, 3), 0) -- PyTorch overflows
+      assert.close(torch.tensor {-3e38, 0, 3e38}, torch.linspace(-3e38, 3e38, 3), 0) -- PyTorch's step overflows
    end)
 
    it("refuses ends that the dtype does not hold", function()

@@ -22,7 +22,7 @@ for _, row in ipairs(has_complex and {} or rows) do
    row.examples = kept
 end
 
--- Returns wrong tensors, each of which is refused as at least some of the arguments.
+-- Returns values that the test passes in place of the tensor x. Each value is wrong for some arguments.
 local function wrong_tensors(x)
    local function ones(...) return torch.ones({...}, {dtype = x.dtype}) end
    return {

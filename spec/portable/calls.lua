@@ -60,7 +60,7 @@ local function operators(emit)
    end
 end
 
--- Returns numbers of all magnitudes, and special ones. How many there are is no multiple of a vector register's length.
+-- Returns numbers of all magnitudes, followed by special numbers such as infinity and NaN.
 local function numbers(n, dtype)
    torch.manual_seed(3)
    local x = torch.randn(n, {dtype = "float64"}) * torch.pow(10, torch.rand(n, {dtype = "float64"}) * 12 - 9)
@@ -69,7 +69,8 @@ local function numbers(n, dtype)
    return torch.cat({x, special}):to(dtype)
 end
 
--- Returns whether a call on vectors of 5 elements returns 5 elements. Outer products and other such calls do not.
+-- Returns whether a call on vectors of 5 elements returns 5 elements. Outer products do not, for
+-- example.
 local function keeps_size(row, n)
    local x = torch.rand(5)
    local ok, results = pcall(table_of.call, row, {n = n, x, n == 2 and x or nil})
