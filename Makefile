@@ -1,14 +1,15 @@
-# tlua: every task of a person's day is a target here; `make help` lists them.
+# Makefile - builds, tests and installs tlua. `make help` lists the targets.
 
-# ---- settings, on the command line or in the environment ------------------------
+# ---- settings, which are given on the command line or in the environment ---------
 
-# Where `make install` puts things.
+# The folder in which `make install` installs.
 PREFIX ?= /usr/local
 DESTDIR ?=
-# STATIC=1 installs libtlua.a beside the shared library, which programs link otherwise.
+# STATIC=1 also installs the static library libtlua.a. By default only the shared library is
+# installed.
 STATIC ?= 0
-# PROFILE=infer builds a small static library that runs trained models and nothing else: OPS names
-# its operators (src/profiles/infer.mk), ISA its instruction set, as in ISA=v4.
+# PROFILE=infer builds a small static library that only runs trained models. OPS lists its operators
+# (src/profiles/infer.mk), and ISA names its instruction set, as in ISA=v4.
 PROFILE ?=
 ISA ?=
 ifneq ($(PROFILE),)
@@ -17,65 +18,71 @@ BUILD ?= build/$(PROFILE)
 CFLAGS ?= -Os -g
 KERNEL_CFLAGS ?= -O2 $(ALL_VECTORS) -fno-math-errno -fno-trapping-math
 endif
-# Where everything that is built goes; another folder for another variant.
+# The folder of everything that is built. Builds with different settings need different folders.
 BUILD ?= build
-# Optimisation and debugging; what the sources rely on is added below.
+# Options for optimisation and debug information. Options that the sources need are added below.
 CFLAGS ?= -O2 -g
-# For kernels, after CFLAGS.
+# Options for compiling kernels; they come after CFLAGS.
 KERNEL_CFLAGS ?= -O3 -fno-math-errno -fno-trapping-math
-# For kernels of the GPU. What nobody runs compiles in a sixth of the time with
-# NVCC_OPT='-Xcicc -O0 -Xptxas -O0' PTX_ONLY=1: the plugin then holds PTX, which a GPU's driver compiles.
+# Options for compiling the GPU's kernels. A build that is only compiled and never runs on a GPU
+# takes a sixth of the time with NVCC_OPT='-Xcicc -O0 -Xptxas -O0' PTX_ONLY=1. The plugin then
+# contains only PTX, which the GPU's driver would compile.
 NVCC_OPT ?= -O3
 PTX_ONLY ?= 0
-# Sanitizers to build with, as in SANITIZE=address,undefined.
+# The sanitizers to build with, as in SANITIZE=address,undefined.
 SANITIZE ?=
-# WERROR=0 lets warnings pass, V=1 shows whole commands.
+# With WERROR=0, warnings do not stop the build. V=1 prints whole commands.
 WERROR ?= 1
 V ?= 0
-# Put before compilers: CCACHE=ccache.
+# A program that runs the compilers, as in CCACHE=ccache.
 CCACHE ?=
-# What to test, and a pattern for names: make test SPEC=spec/ops/sum_spec.lua FILTER=keepdim
+# The specs to run, and a pattern for names of tests:
+# make test SPEC=spec/ops/reduction_spec.lua FILTER=sums
 SPEC ?=
 FILTER ?=
-# The GPU's plugin is built where CUDA 12 or later is: its folder, or 0 to leave it out,
-# and the compute capabilities that it is built for: A100, H100, B200 and GeForce 50 unless
-# given, as far as nvcc knows them. Other GPUs from the lowest one on compile its PTX when they
-# first run it. CUDA_ARCH=90 builds in little more than half of the time.
-# `make install` and `make deb` leave it out if the last `make CUDA=0` did.
+# CUDA is the folder of CUDA 12 or later, or 0. The GPU's plugin is built if CUDA is found; CUDA=0
+# leaves it out. CUDA_ARCH lists the compute capabilities to compile for. The default is A100, H100,
+# B200 and GeForce 50, as far as nvcc knows them. All other GPUs that are newer than the lowest of
+# these compile the plugin's PTX when they first run it. CUDA_ARCH=90 builds in little more than
+# half of the time. `make install` and `make deb` leave the plugin out if the last `make CUDA=0`
+# did.
 ifneq ($(filter install install-debug deb,$(MAKECMDGOALS)),)
 CUDA ?= $(if $(wildcard $(BUILD)/without_cuda),0,$(FOUND_CUDA))
 endif
 FOUND_CUDA = $(patsubst %/bin/nvcc,%,$(firstword $(wildcard $(shell command -v nvcc 2>/dev/null) /usr/local/cuda/bin/nvcc)))
 CUDA ?= $(FOUND_CUDA)
 CUDA_ARCH ?= $(filter $(shell $(CUDA)/bin/nvcc --list-gpu-code 2>/dev/null | sed -n 's/^sm_//p'),80 90 100 120)
-# Found by themselves if not given: LUA, an interpreter of version 5.4 or 5.5 for the
-# generators (empty: a small host is built first); LUA_INCDIR or LUA_CFLAGS;
-# LUA_LIBS. LUA_SOURCES is the folder of Lua's own sources (its src), to be compiled for this build. BLAS and line editing are looked for at run time: see
-# `tlua doctor`.
+# These settings are found automatically if they are not given: LUA, an interpreter of version 5.4
+# or 5.5 for the generators (if it is empty, a small one is built first), LUA_INCDIR or LUA_CFLAGS,
+# and LUA_LIBS. LUA_SOURCES is a folder with the C files of Lua, which are then compiled for this
+# build. BLAS and line editing are searched for at run time; `tlua doctor` shows which ones are
+# found.
 
-# ---- nothing to change below this line ------------------------------------------
+# ---- users need not change anything below this line -----------------------------
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
 comma := ,
 
-# As many jobs as there are cores, unless the user says otherwise.
+# Runs as many jobs as there are cores, unless the user sets another number.
 JOBS := $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 ifeq ($(MAKELEVEL),0)
 MAKEFLAGS += -j$(JOBS)
 endif
 
-# ---- what is built for -----------------------------------------------------------
+# ---- the machine to build for ----------------------------------------------------
 
-# The compiler knows: a processor, and what of these three it is for, if any.
+# The compiler's predefined macros name the processor and, if it is one of these three, the
+# platform: Windows, Emscripten or Apple.
 machine := $(shell echo | $(CC) -dM -E -x c - 2>/dev/null | sed -n \
   -e 's/^.define __\(x86_64\|i386\|aarch64\|arm\|s390x\|powerpc64\|wasm\)__ 1$$/\1/p' \
   -e 's/^.define _\(WIN32\) 1$$/\1/p' -e 's/^.define __\(EMSCRIPTEN\|APPLE\)__ 1$$/\1/p')
 WINDOWS := $(filter WIN32,$(machine))
 WASM := $(filter EMSCRIPTEN,$(machine))
 APPLE := $(filter APPLE,$(machine))
-# Not for the machine that builds: nothing that is installed for that one fits.
+# CROSS is set if the compiler does not compile for this machine. Then libraries that are installed
+# for this machine are of no use.
 here := $(shell uname -m | sed -e 's/^i.86$$/i386/' -e 's/^arm64$$/aarch64/' -e 's/^arm[v0-9].*/arm/' -e 's/^ppc64/powerpc64/')
 CROSS := $(if $(machine),$(if $(filter $(here),$(machine)),,yes)$(if \
   $(WINDOWS),$(if $(filter Windows_NT,$(OS)),,yes)))
@@ -90,7 +97,7 @@ PKG_CONFIG ?= pkg-config
 STRIP ?= strip
 OBJCOPY ?= objcopy
 
-# ---- what this machine has -------------------------------------------------------
+# ---- the software on this machine ------------------------------------------------
 
 ifeq ($(origin LUA),undefined)
 LUA := $(shell for lua in lua5.4 lua54 lua5.5 lua55 lua; do \
@@ -102,7 +109,8 @@ ifneq ($(LUA_SOURCES),)
 LUA_INCDIR := $(LUA_SOURCES)
 LUA_LIBS := $(BUILD)/liblua.a
 endif
-# pkg-config knows Lua under several names; without it the usual folders are tried.
+# pkg-config knows Lua by different names on different systems. Without pkg-config, the usual
+# folders are searched.
 LUA_PC := $(shell for pc in lua5.4 lua-5.4 lua54 lua5.5 lua-5.5 lua55 lua; do \
   $(PKG_CONFIG) --exists "$$pc >= 5.4 $$pc < 5.6" 2>/dev/null && echo $$pc && break; done)
 ifdef LUA_INCDIR
@@ -114,8 +122,8 @@ LUA_CFLAGS := $(strip $(if $(LUA_PC),$(shell $(PKG_CONFIG) --cflags $(LUA_PC)),\
   $(if $(CROSS),,$(foreach d,/usr/include /usr/local/include,$d/lua5.4/lua.h $d/lua54/lua.h $d/lua5.5/lua.h $d/lua55/lua.h $d/lua.h)) \
   /dev/null)))))
 endif
-# The static library where there is one (calls into Lua are faster), and all of
-# it, so that modules in C find every function of Lua in the program.
+# Links the static library of Lua if there is one, since calls into Lua are then faster. All of its
+# objects are linked, so that C modules find every function of Lua in the program.
 whole = -Wl,--whole-archive $(1) -Wl,--no-whole-archive
 ifdef APPLE
 whole = -Wl,-force_load,$(1)
@@ -132,13 +140,15 @@ LUA_LIBS := $(if $(lua_archive),$(call whole,$(lua_archive)),$(if $(CROSS)$(LUA_
 endif
 
 accepts = $(shell echo | $(CC) $(1) -x c -E - >/dev/null 2>&1 && echo $(1))
-# clang preprocesses with options that it does not know, and warns of them when it compiles.
+# Tests an option by compiling with -Werror, since clang's preprocessor accepts unknown options, and
+# its compiler only warns of them.
 compiles = $(shell echo | $(CC) -Werror $(1) -x c -c -o /dev/null - >/dev/null 2>&1 && echo $(1))
 
-# Loops in a folder called isa are built once for each of these. ISAS=native builds them
-# once, for the processor that compiles, and ISAS=base for the least that CC knows.
-# The loops of a portable set give the same bits on all machines: they have no fused
-# multiply-add. Machines whose least processor has one get a set of its own.
+# Files in folders named isa are compiled once for each of these instruction sets. ISAS=native
+# compiles them once, for the processor of this machine, and ISAS=base for the oldest processor that
+# the compiler supports. The loops of PORTABLE_ISAS give the same bits on all machines, because they
+# do not use fused multiply-add. If even the oldest processors of a machine have fused multiply-add,
+# the instruction set `portable` is compiled in addition.
 ifneq ($(filter x86_64,$(machine)),)
 ISAS := $(if $(call accepts,-march=x86-64-v4),v2 v3 v4)
 PORTABLE_ISAS := v2 base
@@ -150,7 +160,7 @@ PORTABLE_ISAS := portable
 endif
 ISAS := $(or $(ISAS),base)
 UNFUSED := -ffp-contract=off
-# The best of them that the processor of this machine has.
+# The best of these instruction sets that this machine's processor has.
 native_macros = $(shell echo | $(CC) -march=native -dM -E -x c - 2>/dev/null)
 HERE_ISA = $(or $(filter $(if $(filter __AVX512VL__,$(native_macros)),v4,$(if \
   $(filter __AVX2__,$(native_macros)),v3,v2)),$(ISAS)),$(ISAS))
@@ -158,11 +168,13 @@ ISA_FLAGS_native := -march=native
 ISA_FLAGS_v2 := -march=x86-64-v2
 ISA_FLAGS_v3 := -march=x86-64-v3
 ISA_FLAGS_v4 := -march=x86-64-v4
-# Matrix products of the portable set, in wider vectors, which give the same bits.
+# The matrix products of the portable instruction set are also compiled for wider vectors, with the
+# same bits.
 UNFUSED_ISAS = $(if $(filter v2,$(ISAS)),$(addsuffix u,$(filter v3 v4,$(ISAS))))
 ISA_FLAGS_v3u = $(ISA_FLAGS_v3) $(UNFUSED)
 ISA_FLAGS_v4u = $(ISA_FLAGS_v4) $(UNFUSED)
-# gcc keeps vectors of 32 and 64 bytes on a stack that Windows aligns to 16.
+# gcc stores vectors of 32 and 64 bytes on the stack with aligned instructions, but Windows aligns
+# the stack only to 16 bytes.
 ifdef WINDOWS
 unaligned := $(call accepts,-Wa$(comma)-muse-unaligned-vector-move)
 ISAS := $(if $(unaligned),$(ISAS),$(firstword $(ISAS)))
@@ -170,7 +182,8 @@ ISA_FLAGS_v3 += $(unaligned)
 ISA_FLAGS_v4 += $(unaligned)
 endif
 
-# A profile has one set: loops of 32 bytes where a processor of the last ten years is expected.
+# A profile has only one instruction set. On x86-64 it is v3, with vectors of 32 bytes, which
+# processors of the last ten years have.
 ifneq ($(PROFILE),)
 ALL_VECTORS := $(call compiles,-fvect-cost-model=dynamic)
 override ISAS := $(or $(ISA),$(filter v3 base,$(ISAS)),$(firstword $(ISAS)))
@@ -178,39 +191,45 @@ endif
 
 # ---- flags -----------------------------------------------------------------------
 
-# clang counts changes of sign as conversions, gcc does not; enums have no sign of their own.
+# -Wconversion includes changes of sign in clang, but not in gcc, so these warnings are turned off.
+# The signedness of an enum depends on the compiler.
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wmissing-prototypes -Wstrict-prototypes -Wvla \
   $(if $(filter-out 0,$(WERROR)),-Werror) \
   $(if $(WINDOWS),-Wno-float-conversion) # isnan and its like, as MinGW has them
-# Hidden names: only what tlua.h marks TL_API is exported. -fexceptions: a host
-# whose Lua is built as C++ raises errors by unwinding through our frames. MinGW's sqrt rounds twice, the
-# processor's instruction once: the compiler may use it where nobody asks for errno.
+# -fvisibility=hidden: only functions that tlua.h marks with TL_API are exported. -fexceptions: if a
+# host's Lua is built as C++, its errors unwind the stack frames of the library. -fno-math-errno on
+# Windows: MinGW's function sqrt rounds twice, while the processor's instruction, which the compiler
+# may use with this option, rounds once.
 TL_CFLAGS := -std=gnu11 $(if $(WINDOWS),-fno-math-errno) $(if $(WINDOWS)$(WASM),,-fPIC -pthread) -fvisibility=hidden $(WARNINGS) \
   $(if $(filter i386,$(machine)),-msse2 -mfpmath=sse -Wno-psabi) \
   $(if $(filter x86_64 i386,$(if $(filter -march=% -mfma,$(CFLAGS)),,$(machine))),,$(UNFUSED)) $(if $(WASM),-msimd128,-fexceptions) $(CFLAGS) \
   $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer)
-# TLI_DEBUG: assertions, and no block is kept for reuse.
+# TLI_DEBUG turns assertions on, and turns the reuse of freed memory blocks off.
 TL_CPPFLAGS := -Isrc -I. -I$(BUILD)/gen $(LUA_CFLAGS) $(if $(SANITIZE),-DTLI_DEBUG) \
   $(if $(WINDOWS),-D__USE_MINGW_ANSI_STDIO=1) $(if $(filter i386 arm,$(machine)),-D_FILE_OFFSET_BITS=64) $(CPPFLAGS)
 ifneq ($(PROFILE),)
 TL_CFLAGS += -ffunction-sections -fdata-sections
 TL_CPPFLAGS += -DTLI_INFER $(if $(filter runtime,$(PROFILE)),-DTLI_RUNTIME $(if $(filter train,$(MODE)),-DTLI_TRAIN))
-# noseparate-code: code and constants share pages, which saves up to three pages of the file.
+# With noseparate-code, code and constants share pages, which makes the file up to three pages
+# smaller.
 override LDFLAGS += -Wl,--gc-sections -Wl,-z,noseparate-code
 endif
 TL_LDFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(if $(WINDOWS)$(WASM),,-pthread) $(LDFLAGS)
 TL_LIBS := $(if $(WINDOWS)$(WASM),,-ldl -lpthread) -lm $(LDLIBS)
-# The command for node, which gives it this machine's files and environment. Emscripten has no
-# pthread_kill, which is called only where another thread takes a signal.
+# With these options, node runs the command with this machine's files and environment. Undefined
+# symbols are allowed because Emscripten has no pthread_kill, which is called only if a signal
+# arrives in another thread.
 NODE_FLAGS := $(if $(WASM),-O1 -sALLOW_MEMORY_GROWTH=1 -sTOTAL_STACK=1MB -sERROR_ON_UNDEFINED_SYMBOLS=0 -sNODERAWFS=1 -sEXIT_RUNTIME=1 -sENVIRONMENT=node \
   --pre-js spec/support/node_env.js)
-# nodelete: a Lua state that closes unloads modules in C, whose threads go on.
+# nodelete: when a Lua state is closed, Lua unloads C modules, but the library's threads keep
+# running.
 SHARED_FLAGS := -shared $(if $(WINDOWS),,-Wl,-soname,libtlua.so.0 -Wl,-z,nodelete)
-# Modules in C that the program loads find Lua's functions in it.
+# -E exports Lua's functions from the program, so that C modules find them.
 PROGRAM_FLAGS := $(if $(WINDOWS)$(WASM),,-Wl,-E)
-# Tables of functions need 22,000 relocations: half a megabyte, or a few kilobytes where the linker and
-# the C library (glibc from 2.36 on) know packed ones.
-# Loaders such as musl's before 1.2.4 do not know packed relocations, so a program with a relocated pointer is run.
+# The tables of functions need 22,000 relocations. They take half a megabyte, or a few kilobytes if
+# the linker and the C library (glibc from 2.36 on) support packed relocations. Some loaders, such
+# as musl's before 1.2.4, ignore packed relocations, so a test program that contains a relocated
+# pointer is run.
 PACKED := $(if $(CROSS)$(WINDOWS)$(WASM)$(APPLE),,$(shell exec 2>/dev/null; probe=$$(mktemp) && \
   echo 'static int zero; int *volatile place = &zero; int main(void) { return *place; }' | \
   $(CC) -x c -o $$probe -Wl,--fatal-warnings -Wl,-z,pack-relative-relocs - && $$probe && \
@@ -221,24 +240,24 @@ ifdef APPLE
 SHARED_FLAGS := -dynamiclib -undefined dynamic_lookup
 PROGRAM_FLAGS := -Wl,-export_dynamic
 endif
-# Errors of Lua unwind through the binding alone: the engine below it and the kernels return theirs, and
-# debuggers find their frames in the debug information. (On Windows a jump out of a signal's handler
-# unwinds.)
+# Errors of Lua unwind only the binding. The engine and the kernels return errors, so they need no
+# unwind tables; debuggers use the debug information instead. (On Windows, a jump out of a signal
+# handler needs the tables.)
 NO_UNWINDING := $(if $(WINDOWS)$(WASM)$(SANITIZE),,-fno-exceptions -fno-asynchronous-unwind-tables -fno-unwind-tables)
-# gcc unrolls a row's sixteen accumulators into scalars before it makes vectors of them: 5 times the
-# code for integers, which then takes up to 8 times as long.
+# Without this option, gcc turns a row's sixteen accumulators into scalars before it vectorises.
+# Integer code becomes 5 times as large and up to 8 times as slow.
 FEWER_UNROLLED := $(call compiles,--param max-completely-peel-times=4)
 COMPILE = $(CC) $(TL_CPPFLAGS) $(TL_CFLAGS) -MMD -MP
 
 # ---- files -----------------------------------------------------------------------
-# Adding a source or a spec edits no list.
+# New sources and specs are found by their folders, so they need no change here.
 
 OBJ := $(BUILD)/obj
 GEN := $(BUILD)/gen
 
-# src/ops and kernels/cpu have a folder for each family of operators, by the same
-# names; in kernels/cpu the loops that depend on the instruction set are in isa.
-# Files are of all systems, or of one as their names tell.
+# src/ops and kernels/cpu have a folder for each family of operators, with equal names. In
+# kernels/cpu, loops that depend on the instruction set are in folders named isa. Files whose names
+# end with _posix or _windows are compiled only for these systems.
 of_other := $(if $(WINDOWS),%_posix.c,%_windows.c)
 LIB_SRC := $(filter-out $(of_other) src/dist/mpi/plugin.c,\
   $(sort $(wildcard $(foreach d,core core/* io ops ops/* autograd graph dist dist/shm dist/mpi dist/nccl lua lua/*,src/$d/*.c))))
@@ -274,23 +293,24 @@ LIB_OBJ := $(LIB_SRC:%.c=$(OBJ)/%.o) $(BUILT_IN_SRC:%.c=$(OBJ)/%.o) \
   $(foreach isa,$(UNFUSED_ISAS),$(TILE_SRC:%.c=$(OBJ)/%.$(isa).o)) \
   $(GEN_SRC:$(GEN)/%.c=$(OBJ)/gen/%.o) $(if $(filter runtime,$(PROFILE)),,$(OBJ)/gen/embed.o)
 MAIN_OBJ := $(MAIN_SRC:%.c=$(OBJ)/%.o)
-# What plugins share is in kernels/device.
+# Code that all plugins use is in kernels/device.
 DEVICE_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(sort $(wildcard kernels/device/*.c)))
 SIM_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(sort $(wildcard kernels/sim/*.c))) $(DEVICE_OBJ)
-# What calls cuBLAS, cuDNN and their like is in lib; without a GPU spec/cuda answers it.
+# Calls of cuBLAS, cuDNN and similar libraries are in kernels/cuda/lib. The emulated build replaces
+# this folder by files of spec/cuda.
 CUDA_SRC := $(sort $(wildcard kernels/cuda/*.c kernels/cuda/*/*.c kernels/cuda/*.cu kernels/cuda/*/*.cu))
 CUDA_OBJ := $(CUDA_SRC:%=$(OBJ)/%.o) $(DEVICE_OBJ)
 EMULATED := $(BUILD)/emulated
 EMULATED_SRC := $(filter-out kernels/cuda/lib/%,$(CUDA_SRC)) $(sort $(wildcard spec/cuda/*.c spec/cuda/*.cc spec/cuda/lib/*.cc))
 EMULATED_OBJ := $(EMULATED_SRC:%=$(EMULATED)/obj/%.o) $(DEVICE_OBJ)
-# The emulator by itself, with kernels that try it.
+# The emulator without the plugin, and the kernels that test it.
 EMULATOR_TEST := $(EMULATED)/emulator_test
 EMULATOR_OBJ := $(patsubst %,$(EMULATED)/obj/%.o,$(sort $(wildcard spec/cuda/*.cc spec/cuda/test/*.c[cu])))
 
 EMBED_BIN := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard spec/embed/*.c)))
 CORE_BIN := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard spec/core/*.c)))
 LUA_BIN := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard spec/lua/*.c)))
-# Their objects are files of their own, which a compiler's cache can keep.
+# The specs' objects are separate files, so that a compiler cache can keep them.
 SPEC_OBJ := $(patsubst $(BUILD)/%,$(OBJ)/%.o,$(EMBED_BIN) $(CORE_BIN) $(LUA_BIN))
 
 STATIC_LIB := $(BUILD)/libtlua.a
@@ -298,25 +318,25 @@ SHARED_LIB := $(BUILD)/libtlua.so
 SONAME := libtlua.so.0
 TLUA := $(BUILD)/tlua
 LIBRARIES := $(STATIC_LIB) $(SHARED_LIB)
-# A DLL finds Lua when it is linked: there is one only for a Lua that is one.
+# On Windows, a DLL must be linked with Lua, so the library can be a DLL only if Lua is a DLL too.
 ifdef WINDOWS
 SHARED_LIB := $(BUILD)/tlua.dll
 SONAME := tlua.dll
 TLUA := $(BUILD)/tlua.exe
 LIBRARIES := $(STATIC_LIB) $(if $(filter %.dll %.dll.a %.lib,$(LUA_LIBS)),$(SHARED_LIB))
 endif
-# Kinds of device beside the CPU, opened when they are first used. The simulated one
-# needs POSIX.
+# Plugins for devices other than the CPU, which are loaded when such a device is first used. The
+# simulated device needs POSIX.
 SIM_PLUGIN := $(BUILD)/tlua_sim.so
 CUDA_PLUGIN := $(if $(filter-out 0,$(CUDA)),$(if $(WINDOWS)$(CROSS)$(WASM)$(APPLE)$(SANITIZE),,$(BUILD)/tlua_cuda.so))
-# Process groups over MPI: one for each that can be compiled for here, under Debian's names.
-# The installed ones are for the C library of the system, which musl-gcc does not use.
+# Plugins for process groups over MPI, one for each installed MPI library. The libraries have
+# Debian's names. Installed MPI libraries use the system's C library, so musl-gcc cannot use them.
 GLIBC := $(shell $(CC) -dM -E -include stdio.h -x c /dev/null 2>/dev/null | sed -n 's/^.define __GLIBC__ .*/yes/p')
 MPIS := $(if $(WINDOWS)$(CROSS)$(WASM)$(APPLE)$(SANITIZE),,$(if $(GLIBC),$(if $(shell $(PKG_CONFIG) --exists ompi-c && \
   echo yes),openmpi) $(if $(shell $(PKG_CONFIG) --exists mpich && echo yes),mpich)))
 MPI_PLUGINS := $(MPIS:%=$(BUILD)/tlua_mpi_%.so)
 PLUGINS := $(if $(WINDOWS),,$(SIM_PLUGIN)) $(CUDA_PLUGIN) $(MPI_PLUGINS)
-# The module in C of the package serve, which opens libmicrohttpd at run time.
+# The C module of the package serve, which loads libmicrohttpd at run time.
 SERVE_MODULE := $(if $(WINDOWS)$(WASM),,$(BUILD)/tlua_serve.so)
 
 VERSION = $(shell sed -n 's/^.define TL_VERSION "\(.*\)"/\1/p' src/tlua.h)
@@ -328,66 +348,66 @@ else
 say = @:
 endif
 
-# ---- a person's day --------------------------------------------------------------
+# ---- targets for users -----------------------------------------------------------
 
 .PHONY: all demo test sim emulated clang cross test-arm platforms wasm asan emulated-asan tsan valgrind bench \
   registers traffic instructions races host-cost bundle gpu-check cuda-versions gpu-check-dry opinfo modinfo lint tidy-format docs notes deb abi rockspecs deps config help \
   install install-debug uninstall size infer runtime fuzz-programs fuzz-scripts race-programs clean
 
 all: $(if $(PROFILE),$(STATIC_LIB) $(if $(filter runtime,$(PROFILE)),,$(BUILD)/digits),$(TLUA) $(LIBRARIES) $(PLUGINS) $(SERVE_MODULE)) ## build ./tlua and the libraries (default)
-demo: ## install what is missing, build, train on real digits
-test: ## install what is missing, build, run all specs
+demo: ## install missing packages, build, and train on images of digits
+test: ## install missing packages, build, and run all specs
 cross: ## build for another machine: TARGET=aarch64-linux-gnu, x86_64-w64-mingw32 ...
-sim: ## the specs of tensors, operators and training on the simulated device
-test-arm: ## build for ARM, run the specs there under qemu-user
+sim: ## run the specs of tensors, operators and training on the simulated device
+test-arm: ## build for ARM, and run the specs under qemu-user
 platforms: ## build and test for other machines and compilers, and print a table: LUA_SOURCES=folder PLATFORMS='i686 musl'
-wasm: ## a page for browsers, in build/wasm/page, by Emscripten
-emulated: ## the same on kernels of the GPU, which the CPU runs
-clang: ## build with clang, run the specs of operators and of the core
-asan: ## all specs under the address and undefined-behaviour sanitizers
-emulated-asan: ## kernels of the GPU under them, on blocks of exact size
-tsan: ## all specs under the thread sanitizer
-valgrind: ## all specs under valgrind
-bench: ## what an operator, a layer and a training step cost
-registers: ## what the GPU's kernels need; fails where one spills
-traffic: ## the bytes that they move; fails where one moves a tenth too many
-instructions: ## the instructions of the GPU's kernels for each element; fails where they bound a kernel that memory should
-races: ## races between threads of the GPU's kernels
-host-cost: ## what a call for the GPU costs the host; fails above 1.5 microseconds
-bundle: ## a folder in build/bundle that runs specs and benchmark on a machine with a GPU
-gpu-check: ## all that needs a GPU: specs, compute-sanitizer, benchmark
-gpu-check-dry: ## the same in short, without one: whether the script works
-cuda-versions: ## compile the host side of the GPU plugin for CUDA 12 and 13
-opinfo: ## compare with a PyTorch 2: PYTHON=python OP="add sum"
-modinfo: ## the same for modules, optimizers and schedules: OP="Linear Adam"
-lint: ## luacheck, clang-format, cppcheck
-tidy-format: ## let clang-format lay out our C
-docs: ## the reference as a site, in build/docs
-notes: ## the notes of a release, from the subjects of commits: FROM=v0.9.0
-deb: ## Debian packages of this build, in build/deb: DEBEMAIL=you@host
-rockspecs: ## rockspecs of this version, in build/rockspecs
-deps: ## install the missing packages (Debian) or list them
-config: ## what was found on this machine
-install: ## copy to PREFIX (/usr/local), below DESTDIR
-install-debug: ## the same, and what debuggers want to know, in files of their own
-uninstall: ## remove what install has copied
-infer: ## a small library for trained models: PROFILE=infer OPS='conv2d relu'
-runtime: ## a library that runs one program of torch.export: PROGRAM=model.tlp
-fuzz-programs: ## damaged files of programs under the address sanitizer: ROUNDS=1000000
-fuzz-scripts: ## hostile scripts in sandboxes under the sanitizers: SEEDS='1 2' ROUNDS=100000
-race-programs: ## programs in several threads under the thread sanitizer
-size: ## how large the library and an installation are
-abi: ## write down the binary interface of the public header, after a name was added
+wasm: ## build a page for browsers in build/wasm/page, by Emscripten
+emulated: ## run the specs of tensors, operators, training and GPUs with the GPU's kernels, which an emulator runs on the CPU
+clang: ## build with clang, and run the specs of operators and of the core
+asan: ## run all specs under the address and undefined-behaviour sanitizers
+emulated-asan: ## run the GPU's kernels in the emulator under these sanitizers
+tsan: ## run all specs under the thread sanitizer
+valgrind: ## run all specs under valgrind
+bench: ## measure the times of operators, layers and training steps
+registers: ## print the registers of the GPU's kernels; fails if a kernel spills registers to memory
+traffic: ## count the bytes that the GPU's kernels move; fails if a kernel moves a tenth more than necessary
+instructions: ## count the instructions of the GPU's kernels for each element; fails if they take longer than the memory accesses
+races: ## search for races between threads of the GPU's kernels
+host-cost: ## measure the host's time for calling an operator on a GPU; fails above 1.5 microseconds
+bundle: ## make a folder, build/bundle, that runs specs and benchmarks on a machine with a GPU
+gpu-check: ## run all tests that need a GPU: specs, compute-sanitizer, benchmarks
+gpu-check-dry: ## test the script of gpu-check in a short run without a GPU
+cuda-versions: ## compile the host's code of the GPU plugin for CUDA 12 and 13
+opinfo: ## compare operators with PyTorch 2: PYTHON=python OP="add sum"
+modinfo: ## compare modules, optimizers and schedules with PyTorch 2: OP="Linear Adam"
+lint: ## run luacheck, clang-format and cppcheck
+tidy-format: ## format the C files by clang-format
+docs: ## write the reference as a web site in build/docs
+notes: ## write release notes from the subjects of commits: FROM=v0.9.0
+deb: ## make Debian packages of this build in build/deb: DEBEMAIL=you@host
+rockspecs: ## write rockspecs of this version in build/rockspecs
+deps: ## install missing packages (on Debian), or list them
+config: ## print the compiler, libraries and settings that were found
+install: ## install in PREFIX (/usr/local), below DESTDIR
+install-debug: ## install, with debug information in separate files
+uninstall: ## remove the installed files
+infer: ## build a small library for trained models: PROFILE=infer OPS='conv2d relu'
+runtime: ## build a library that runs one program of torch.export: PROGRAM=model.tlp
+fuzz-programs: ## load damaged files of programs under the address sanitizer: ROUNDS=1000000
+fuzz-scripts: ## run hostile scripts in sandboxes under the sanitizers: SEEDS='1 2' ROUNDS=100000
+race-programs: ## run programs in several threads under the thread sanitizer
+size: ## print the sizes of the library and of an installation; fails above their limits
+abi: ## record the binary interface of the public header, after a name was added
 clean: ## remove everything that was built
-help: ## this list
+help: ## print this list
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1:\2/p' $(firstword $(MAKEFILE_LIST)) | \
 	  while IFS=: read -r name text; do printf '%-20s %s\n' "$$name" "$$text"; done
-	@echo 'One spec: make test SPEC=spec/ops/sum_spec.lua FILTER=keepdim.  Settings: see the top of Makefile.'
+	@echo 'To run one spec: make test SPEC=spec/ops/reduction_spec.lua FILTER=sums. The top of Makefile explains all settings.'
 
-# A second make, so that it looks again at what the machine has. The demo builds the command
-# alone, with loops for the best instruction set of this processor; `make` adds the rest.
+# Calls make again after the installation, so that it finds the new packages. The demo builds only
+# the command, with loops for the best instruction set of this processor; `make` builds the rest.
 demo:
 	@.ci/deps build
 	@$(MAKE) --no-print-directory ISAS='$(HERE_ISA)' tlua
@@ -397,22 +417,23 @@ test:
 	@.ci/deps build test
 	@$(MAKE) --no-print-directory check
 
-# Into build/TARGET, with the compiler of that name. What is needed for it is not
-# fetched: the compiler (Debian: gcc-TARGET), and Lua 5.4 for that machine.
+# Builds in build/TARGET, with the compiler named TARGET-gcc. The compiler (Debian: gcc-TARGET) and
+# Lua 5.4 for the other machine must be installed already.
 cross:
 	@test -n '$(TARGET)' || { echo 'cross: what for? TARGET=aarch64-linux-gnu, say' >&2; exit 2; }
 	@command -v $(TARGET)-gcc >/dev/null || { echo 'cross: no compiler $(TARGET)-gcc was found' \
 	  '(Debian: gcc-$(TARGET), for Windows gcc-mingw-w64-x86-64)' >&2; exit 1; }
 	@+$(MAKE) --no-print-directory CC='$(CCACHE) $(TARGET)-gcc' BUILD=$(BUILD)/$(TARGET) all
 
-# Specs need those libraries of that machine's that `tlua doctor` names (Debian: with :arm64). What
-# builds, is a command for people, starts others of the same program or measures memory is
-# this machine's business. Wrong calls are the same on any processor, and they and the
-# simulated device take minutes there.
+# The specs need the libraries that `tlua doctor` names, installed for ARM (Debian: with :arm64).
+# Left out are specs that build, that test commands for users, that start other processes of tlua,
+# or that measure memory, because these are tested on this machine. Also left out are wrong calls,
+# which behave in the same way on every processor, and the simulated device, because both take
+# minutes under emulation.
 ARM := aarch64-linux-gnu
-# The loader must be of the same C library as the libraries that it finds: that of the
-# packages with :arm64 where they are, else the one that came with the compiler. A mixture
-# hangs when the first thread is made.
+# The dynamic loader and the libraries must belong to the same C library, otherwise the program
+# hangs when it starts its first thread. This is the C library of the installed :arm64 packages or,
+# without these packages, the one that came with the compiler.
 ARM_ROOT := $(if $(wildcard /lib/ld-linux-aarch64.so.1),/,/usr/$(ARM))
 test-arm: TARGET = $(ARM)
 test-arm:
@@ -424,13 +445,14 @@ test-arm:
 	  --exclude rocks/mlflow --exclude rocks/hub --exclude rocks/wandb --exclude spec/memory --exclude spec/embed/memory --exclude spec/device \
 	  --exclude spec/ops/fuzz $(SPEC_ARGS)" check
 
-# Platforms whose compiler is installed, with Lua built from LUA_SOURCES for each of them.
+# Builds and tests for each platform whose compiler is installed, with a Lua that is built from
+# LUA_SOURCES.
 PLATFORMS ?=
 platforms:
 	@+CCACHE='$(CCACHE)' LUA_SOURCES='$(LUA_SOURCES)' SPEC='$(SPEC)' .ci/platforms '$(BUILD)' $(PLATFORMS)
 
-# For `python3 -m http.server -d build/wasm/page`. One thread: browsers give more to
-# pages only that their server isolates.
+# Builds a page for `python3 -m http.server -d build/wasm/page`. It has only one thread, since
+# browsers allow threads only on pages whose server isolates them.
 EMCC ?= emcc
 PAGE := $(BUILD)/page
 wasm:
@@ -478,7 +500,8 @@ clean:
 
 # ---- building --------------------------------------------------------------------
 
-# These files change, and thus rebuild their dependents, only when their text does.
+# Each of these files is written only if its content has changed, so that its dependents are rebuilt
+# only then.
 update = @mkdir -p $(@D) && printf '%s\n' '$(1)' | cmp -s - $@ || printf '%s\n' '$(1)' >$@
 .PHONY: FORCE
 $(OBJ)/flags.txt: FORCE
@@ -487,14 +510,15 @@ $(OBJ)/files.txt: FORCE
 	$(call update,$(LIB_OBJ) $(MAIN_OBJ) $(SIM_OBJ) $(LUA_SRC))
 $(GEN)/files.txt: FORCE
 	$(call update,$(SCHEMAS) $(GENERATOR) $(if $(PROFILE),$(OPS) $(MODE)))
-# The instruction sets that are linked, the best one first, for the choice at run time.
+# The instruction sets, the best one first, in the order in which the library tries them at run
+# time.
 reverse = $(if $(1),$(call reverse,$(wordlist 2,$(words $(1)),$(1))) $(firstword $(1)))
 $(GEN)/isas.h: FORCE
 	$(call update,#define TLK_ISAS(X) $(patsubst %,X(%),$(call reverse,$(ISAS))))
 $(OBJ)/kernels/cpu/backend.o: $(GEN)/isas.h
 
-# The generator writes a file only when its content changes; so the stamp tells
-# that it has run, and the files' own times what must be compiled again.
+# The generator writes a file only if its content has changed. The stamp records when the generator
+# ran, and the files' own times decide which objects are compiled again.
 $(GEN)/stamp: $(SCHEMAS) $(GENERATOR) $(GEN)/files.txt $(if $(LUA),,$(BUILD)/host)
 	$(call say,GEN,$(GEN))
 	$(Q)mkdir -p $(GEN) $(if $(filter runtime,$(PROFILE)),$(foreach f,header sources,&& $(LUA) src/gen/runtime.lua $f $(PROGRAM) \
@@ -510,7 +534,7 @@ $(GEN)/embed.c: $(LUA_SRC) $(GEN)/manual.lua $(GEN)/signatures.lua src/gen/embed
 	$(Q)$(or $(LUA),$(BUILD)/host) src/gen/embed.lua $(if $(PROFILE),--bare) $@ lua/tlua $(LUA_SRC) $(if $(PROFILE),\
 	  tlua.left_out=$(GEN)/left_out.lua,tlua.manual=$(GEN)/manual.lua tlua.port.signatures=$(GEN)/signatures.lua)
 
-# Runs the generators where no interpreter is installed.
+# A small program that runs the generators if no Lua interpreter is installed.
 $(BUILD)/host: src/gen/lua_host.c
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
@@ -527,7 +551,7 @@ $(OBJ)/gen/%.o: $(GEN)/%.c $(OBJ)/flags.txt | $(GEN)/stamp
 	@mkdir -p $(@D)
 	$(Q)$(COMPILE) $(FLAGS_OF_FILE) $(if $(filter $(GEN)/ops_% $(GEN)/calls.c,$<),$(NO_UNWINDING)) -c -o $@ $<
 
-# What follows TL_CFLAGS in the command overrides it.
+# These options come after TL_CFLAGS in the command, so they override it.
 $(foreach isa,$(ISAS),$(eval ISA_MATH_$(isa) := $(if $(filter $(isa),$(PORTABLE_ISAS)),-DTLK_PORTABLE,\
   $(if $(filter $(UNFUSED),$(TL_CFLAGS)),-ffp-contract=fast))))
 define isa_rule
@@ -540,19 +564,21 @@ $(foreach isa,$(ISAS) $(UNFUSED_ISAS),$(eval $(call isa_rule,$(isa))))
 $(OBJ)/kernels/cpu/backend.o: FLAGS_OF_FILE := $(UNFUSED_ISAS:%=-DTLK_BUILT_%)
 $(foreach isa,$(ISAS),$(OBJ)/kernels/cpu/reduce/isa/reduce_i32.$(isa).o \
   $(OBJ)/kernels/cpu/reduce/isa/reduce_i64.$(isa).o): FLAGS_OF_FILE := $(FEWER_UNROLLED)
-# In products of complex numbers terms cancel exactly, as in the imaginary part of a number by its conjugate.
+# In products of complex numbers some terms must cancel exactly, such as the imaginary part of the
+# product of a number and its conjugate. Fused multiply-add would leave a rounding error.
 $(foreach isa,$(ISAS),$(eval $(foreach type,c64 c128,$(OBJ)/kernels/cpu/pointwise/isa/pointwise_$(type).$(isa).o): \
   ISA_MATH_$(isa) += $(UNFUSED)))
 $(OBJ)/src/core/device/plugin.o: FLAGS_OF_FILE = -DTLI_MULTIARCH='"$(shell $(CC) -print-multiarch 2>/dev/null)"'
 $(OBJ)/kernels/cpu/pointwise/rare.o: FLAGS_OF_FILE := -O2 -fno-tree-vectorize -fno-inline
-# Code without loops over elements, which runs once for a call of an operator or less, is built for size where
-# `make bench` shows no difference. It becomes a fifth smaller.
+# Some code has no loops over elements and runs at most once for each call of an operator. It is
+# compiled for size if `make bench` shows no difference, which makes it a fifth smaller.
 SMALL_FAMILIES := attention attention_backward binomial cached_attention complex conv cross_entropy csr ctc einsum \
   eigen fft flash_attention fold gamma gate gather gradient grid_sample householder lapack least_squares linalg \
   linear_activation linear_cross_entropy loss masked matrix_norm matrix_power matrix_roots multinomial nonzero norm \
   one_hot packed_linear padding pinv poisson polynomials pool products qr quantile quantized rearrange resample rnn \
   rnn_layer rotary_embedding scan search special statistics swiglu tensor_solve unique
-# The binding code of these families takes a noticeable part of the time of a small operator.
+# The binding code of these families takes a noticeable part of the time of a small operator, so it
+# is not compiled for size.
 QUICK_FAMILIES := activation arithmetic copy creation layer_norm linear logic math matmul reduce softmax views
 SMALL_SRC := $(filter-out src/dist/reduce.c src/graph/run.c $(addprefix src/lua/,pacer.c patterns.c state.c),\
   $(filter src/dist/% src/graph/% $(addprefix src/lua/,devices/% observe/% workers/% io/files.c io/socket.c \
@@ -566,8 +592,8 @@ $(SMALL_OBJ): $(OBJ)/small.txt
 $(OBJ)/small.txt: FORCE
 	$(call update,$(FOR_SIZE))
 
-# The command and the libraries find the packages of a checkout by this link; it is relative, so that
-# the checkout can be moved.
+# The command and the libraries find the packages of a checkout through this link. It is relative,
+# so that the checkout can be moved.
 space := $(subst ,, )
 up := $(if $(filter /%,$(BUILD)),$(CURDIR),$(subst $(space),/,$(patsubst %,..,$(subst /, ,$(BUILD)))))
 $(BUILD)/rocks:
@@ -579,25 +605,27 @@ $(STATIC_LIB): $(LIB_OBJ) $(OBJ)/files.txt
 	@rm -f $@
 	$(Q)$(AR) rcs $@ $(LIB_OBJ)
 
-# Never linked with Lua where that can be: its symbols come from the host,
-# whichever Lua that has.
+# The shared library is not linked with Lua, except on Windows. It gets Lua's functions from the
+# host, whichever version of Lua the host has.
 $(SHARED_LIB): $(LIB_OBJ) $(OBJ)/files.txt src/tlua.map
 	$(call say,LD,$@)
 	$(Q)$(CC) $(TL_CFLAGS) $(TL_LDFLAGS) $(SHARED_FLAGS) -o $@ $(LIB_OBJ) $(if $(WINDOWS),$(LUA_LIBS)) $(TL_LIBS)
 	@test $(@F) = $(SONAME) || ln -sf $(@F) $(@D)/$(SONAME)
 
-# A plugin gets all that it uses of us as a table of functions.
+# A plugin does not link with the library. It gets the library's functions in a table.
 $(SIM_PLUGIN): $(SIM_OBJ) $(OBJ)/files.txt
 	$(call say,LD,$@)
 	$(Q)$(CC) $(TL_CFLAGS) $(TL_LDFLAGS) -shared -Wl,-z,nodelete -o $@ $(SIM_OBJ) $(TL_LIBS)
 
-# Knows nothing of us but Lua, whose functions it finds in the program that loads it.
+# This module uses nothing of the library, only Lua, whose functions it finds in the program that
+# loads it.
 $(SERVE_MODULE): $(wildcard rocks/serve/*.[ch]) $(OBJ)/flags.txt
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LUA_CFLAGS) $(TL_CFLAGS) $(TL_LDFLAGS) $(if $(APPLE),-dynamiclib -undefined dynamic_lookup,-shared -Wl,-z$(comma)nodelete) \
 	  -o $@ $(filter %.c,$^) $(if $(APPLE),,-ldl -lpthread) -lm
 
-# Those for MPI know nothing of us. What MPI's own libraries need is their affair.
+# The MPI plugins use nothing of the library. They are linked only with MPI itself, which finds the
+# libraries that it needs.
 MPI_PC_openmpi := ompi-c
 MPI_PC_mpich := mpich
 $(BUILD)/tlua_mpi_%.so: src/dist/mpi/plugin.c src/dist/mpi/table.h $(OBJ)/flags.txt
@@ -605,15 +633,16 @@ $(BUILD)/tlua_mpi_%.so: src/dist/mpi/plugin.c src/dist/mpi/table.h $(OBJ)/flags.
 	$(Q)$(COMPILE) $(patsubst -I%,-isystem %,$(shell $(PKG_CONFIG) --cflags $(MPI_PC_$*))) -MF $(OBJ)/mpi_$*.d \
 	  $(TL_LDFLAGS) -shared -Wl,-z,nodelete -o $@ $< $(filter -L% -lmpi -lmpich,$(shell $(PKG_CONFIG) --libs $(MPI_PC_$*)))
 
-# The GPU's: kernels by nvcc, the host's side as all other C.
+# The GPU's plugin: nvcc compiles the kernels, and the C compiler compiles the host's code.
 NVCC := $(CUDA)/bin/nvcc
-# One front end, that of the lowest architecture, serves all: no kernel depends on __CUDA_ARCH__,
-# and the front end takes more than half of the time. CUDA 12.4 is the first with compressed code.
+# The compiler's front end runs only once, for the lowest architecture, because no kernel depends on
+# __CUDA_ARCH__ and the front end takes more than half of the time. Compressed code needs CUDA 12.4.
 ifdef CUDA_PLUGIN
 CUDA_ARCH := $(CUDA_ARCH)
 CUDA_PTX := $(shell printf '%s\n' $(CUDA_ARCH) | sort -n | head -n 1)
 compressed := $(if $(filter 0,$(PTX_ONLY)),$(if $(shell $(NVCC) --help | grep compress-mode),--compress-mode=size))
-# The assembler alone checks the instructions that kernels write as text; these files have all of them.
+# With PTX_ONLY, these files are nevertheless compiled for all architectures: they contain all
+# instructions that kernels write as text, which only the assembler checks.
 ASSEMBLED := $(addprefix kernels/cuda/,attention/grouped_queries.cu matmul/linear.cu)
 endif
 NVCC_FLAGS = -std=c++17 $(NVCC_OPT) $(compressed) -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra \
@@ -622,7 +651,7 @@ NVCC_FLAGS = -std=c++17 $(NVCC_OPT) $(compressed) -Xcompiler -fPIC,-fvisibility=
   $(if $(if $(filter 0,$(PTX_ONLY)),,$(filter-out $(ASSEMBLED),$<)),,$(CUDA_ARCH:%=sm_%))))]
 $(OBJ)/cuda_flags.txt: FORCE
 	$(call update,$(NVCC) $(NVCC_FLAGS) $(TL_CPPFLAGS) $(CUDA_OBJ))
-# The assembler's words on each kernel, for `make registers`, are kept beside the object.
+# Keeps the assembler's report on each kernel beside the object, for `make registers`.
 $(OBJ)/%.cu.o: %.cu $(OBJ)/cuda_flags.txt | $(GEN)/stamp
 	$(call say,NVCC,$<)
 	@mkdir -p $(@D)
@@ -639,13 +668,15 @@ $(CUDA_PLUGIN): $(CUDA_OBJ) $(OBJ)/cuda_flags.txt
 	$(Q)$(NVCC) -shared -cudart static -Xlinker -z,nodelete,-z,defs -o $@ $(CUDA_OBJ) $(CUDA_LIBS)
 CUDA_LIBS = -L$(CUDA)/lib64 -lcublasLt -lpthread -ldl -lm
 
-# The same sources with CUDA as spec/cuda has it: on the CPU, a fiber for each thread.
+# The emulated build compiles the same sources with the headers in spec/cuda/include. Kernels then
+# run on the CPU, with a fiber for each thread.
 EMULATE = -DTLK_EMULATED -DTLK_CUDA_ARCH='"80 90"' -DTLK_CUDA_PTX='"80"' -Ispec/cuda/include
 $(EMULATED)/obj/%.c.o: %.c $(OBJ)/flags.txt | $(GEN)/stamp
 	$(call say,CC,"$< (emulated)")
 	@mkdir -p $(@D)
 	$(Q)$(COMPILE) $(EMULATE) -c -o $@ $<
-# Half of the time would go into two families, whose code is large and runs for a short time.
+# Two families are compiled without optimisation, because otherwise they would take half of the
+# compile time, although their code runs only briefly.
 $(addprefix $(EMULATED)/obj/kernels/cuda/,pointwise/% reduce/%): EMULATED_O := -O0
 EMULATED_O := -O1
 emulate_cxx = $(CXX) -std=gnu++17 -x c++ $(EMULATE) $(TL_CPPFLAGS) $(EMULATED_O) -g1 -fPIC -pthread -fvisibility=hidden \
@@ -664,9 +695,9 @@ $(EMULATED)/tlua_cuda.so: $(EMULATED_OBJ) $(OBJ)/files.txt $(PRECOMPILED)
 	$(call say,LD,$@)
 	$(Q)$(CXX) $(TL_LDFLAGS) -shared -Wl,-z,nodelete$(if $(SANITIZE),,$(comma)-z$(comma)defs) -o $@ $(EMULATED_OBJ) $(TL_LIBS)
 
-# Kernels that are generated while a program runs are compiled as the plugin was; the text of
-# what they include is in it.
-# Their common headers are precompiled: they take half of the time of a kernel.
+# Kernels that are generated at run time are compiled with the same options as the plugin, which
+# contains the text of the headers that they include. The common headers are precompiled, because
+# otherwise they would take half of a kernel's compile time.
 GENERATED_CXX = $(CXX) -I$(EMULATED)/precompiled -I$(GEN) -std=gnu++17 -DTLK_EMULATED -DTLK_GENERATED \
   -D__CUDACC__ -Ispec/cuda/include -Isrc -I. -O1 -w -fPIC
 $(EMULATED)/obj/spec/cuda/lib/nvrtc.cc.o: EMULATE += -DTLK_EMULATED_CXX='"$(GENERATED_CXX)"'
@@ -678,7 +709,7 @@ $(OBJ)/kernels/cuda/fusion/source.c.o $(EMULATED)/obj/kernels/cuda/fusion/source
   $(addprefix kernels/,bessel.h special.h math.h fused.h) $(addprefix src/core/kernel/,host_device.h random.h fault.h) \
   $(addprefix kernels/cuda/,fault.h random/drop.h element.cuh fusion/call.h fusion/loop.cuh)
 
-# What answers for NCCL, between processes.
+# A replacement for NCCL that exchanges data between processes.
 EMULATED_NCCL := $(EMULATED)/libnccl.so.2
 $(EMULATED_NCCL): $(EMULATED)/obj/spec/cuda/nccl/nccl.c.o
 	$(call say,LD,$@)
@@ -705,7 +736,7 @@ $(OBJ)/lua/%.o: $(LUA_SOURCES)/%.c
 	  $(filter -msse2 -mfpmath=sse,$(TL_CFLAGS)) -c -o $@ $<
 endif
 
-# The example of a profile: a program in C with everything that it needs.
+# The example program of the profile infer, a C program that contains everything it needs.
 $(BUILD)/digits: examples/infer/digits.c $(STATIC_LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) -Isrc $(LUA_CFLAGS) $(TL_CFLAGS) $(TL_LDFLAGS) -o $@ $< $(call whole,$(STATIC_LIB)) \
@@ -715,7 +746,7 @@ $(BUILD)/program_test: spec/core/program_test.c $(STATIC_LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(TL_CPPFLAGS) -Ispec/support $(TL_CFLAGS) $(TL_LDFLAGS) -o $@ $< $(call whole,$(STATIC_LIB)) $(TL_LIBS)
 
-# Answers one input with a program, by the library of that program.
+# A C program that runs an exported program on one input, linked with the library for that program.
 $(BUILD)/answer: examples/deploy/answer.c $(STATIC_LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) -Isrc $(TL_CFLAGS) $(TL_LDFLAGS) $(PACKED) -o $@ $< $(call whole,$(STATIC_LIB)) $(TL_LIBS)
@@ -743,7 +774,7 @@ endif
 
 .PHONY: specs check platform run-specs lint-lua lint-format lint-c emulated-build clang-build asan-build infer-build
 
-# A program that embeds tlua sees tlua.h and nothing else of ours.
+# Programs that embed tlua are compiled with tlua.h as the only header of the library.
 $(BUILD)/include/tlua.h: src/tlua.h
 	@mkdir -p $(@D) && cp $< $@
 $(OBJ)/spec/embed/%.o: spec/embed/%.c $(BUILD)/include/tlua.h $(OBJ)/flags.txt
@@ -755,9 +786,9 @@ $(EMBED_BIN): $(BUILD)/%: $(OBJ)/%.o $(STATIC_LIB)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(TL_CFLAGS) $(TL_LDFLAGS) -o $@ $< $(STATIC_LIB) $(LUA_LIBS) $(TL_LIBS)
 
-# Specs in C of the engine's inside: they see its headers and the hidden names
-# of the archive, and link no Lua, since nothing below src/lua may need it. On Windows they have
-# MinGW's POSIX threads, which the library does not use.
+# C specs that test the inside of the engine. They use its internal headers, and its hidden
+# functions in the static library. They are not linked with Lua, because only code in src/lua may
+# need it. On Windows they use MinGW's POSIX threads, which the library does not use.
 $(SPEC_OBJ): FLAGS_OF_FILE := -Ispec/support
 $(CORE_BIN): $(BUILD)/%: $(OBJ)/%.o $(STATIC_LIB)
 	$(call say,LD,$@)
@@ -765,44 +796,50 @@ $(CORE_BIN): $(BUILD)/%: $(OBJ)/%.o $(STATIC_LIB)
 	$(Q)$(CC) $(TL_CFLAGS) $(TL_LDFLAGS) -o $@ $< $(STATIC_LIB) $(TL_LIBS) \
 	  $(if $(WINDOWS),-Wl$(comma)-Bstatic -lpthread)
 
-# What reads CUPTI's records is tried where its headers are, without a GPU.
+# The test of the code that reads CUPTI's records needs CUPTI's headers, but no GPU.
 $(OBJ)/spec/core/cupti_test.o $(OBJ)/spec/core/fusion_test.o: FLAGS_OF_FILE += $(if $(filter-out 0,$(CUDA)),-isystem \
   $(CUDA)/include -isystem $(CUDA)/extras/CUPTI/include)
 
-# The functions of the C library that allocate, which this test replaces in all objects that are linked here.
+# This test replaces the C library's functions that allocate memory, in all objects that are linked
+# with it.
 $(BUILD)/spec/lua/scarce_test: private TL_LDFLAGS += $(patsubst %,-Wl$(comma)--wrap=%,malloc calloc realloc posix_memalign strdup)
-# The same of the binding's inside, with Lua.
+# C specs that test the inside of the Lua binding, linked with Lua.
 $(LUA_BIN): $(BUILD)/%: $(OBJ)/%.o $(STATIC_LIB)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(TL_CFLAGS) $(TL_LDFLAGS) -o $@ $< $(STATIC_LIB) $(LUA_LIBS) $(TL_LIBS)
 
-# What specs may ask for: TLUA and TLUA_BUILD. They may run make themselves, so
-# they must not inherit this one's flags, nor build the plugin for GPUs again.
+# The environment of specs. TLUA and TLUA_BUILD tell them the paths of the command and of the build.
+# Specs may call make themselves. These calls must not inherit the flags of this make, and must not
+# build the GPU's plugin again.
 SPEC_ENV = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL TLUA='$(TLUA)' TLUA_BUILD='$(BUILD)' \
   CC='$(CC)' CUDA=0
 SPEC_ARGS :=
-# Two jobs more than there are cores, since specs wait for other processes half of the time.
+# Runs two more jobs than there are cores, since specs spend half of the time waiting for other
+# processes.
 SPEC_JOBS = $(shell echo $$(($(JOBS) + 2)))
 define run_specs
 @$(SPEC_ENV) $(or $(LUA),$(BUILD)/host) spec/support/run.lua --jobs $(SPEC_JOBS) \
   $(if $(FILTER),--filter '$(FILTER)') $(if $(SPEC),,--exclude spec/cuda --exclude spec/profiles) $(SPEC_ARGS) $(SPEC)
 endef
-# The C programs in and below the folders of SPEC.
+# The C programs that are in the folders of SPEC or below them.
 SPEC_BIN = $(EMBED_BIN) $(CORE_BIN) $(LUA_BIN)
 SPEC_IN = $(foreach s,$(SPEC),$(BUILD)/$(if $(filter %.lua,$s),$(dir $s),$(s:.c=))%)
 specs: all $(if $(SPEC),$(filter $(SPEC_IN),$(SPEC_BIN)),$(SPEC_BIN))
 check: specs
 	$(run_specs)
 
-# For .ci/platforms, which separates them: the command and the programs among SPEC, and the specs.
+# .ci/platforms uses these two targets: `platform` builds the command and the C programs in SPEC,
+# and `run-specs` runs the specs.
 platform: $(TLUA) $(if $(WINDOWS)$(WASM),,$(SIM_PLUGIN)) $(patsubst %.c,$(BUILD)/%,$(filter %.c,$(SPEC)))
 run-specs:
 	$(run_specs)
 
-# Warnings and numbers that differ between compilers are those of the C side; numbers depend on
-# kernels, which alone are optimised as they are elsewhere. For the least instruction set, which no
-# other run has. Wrong calls, cuDNN's answers and the shares of threads are the same with any compiler.
+# With clang, only the specs of operators and of the core run, since compilers differ in warnings
+# and in numbers of the C code. The numbers come from the kernels, so only kernels are optimised as
+# usual. They are compiled for the lowest instruction set, which no other CI run tests. Left out are
+# specs whose results do not depend on the compiler: wrong calls, cuDNN's results, and how threads
+# share work.
 CLANG ?= clang
 WITHOUT_CLANG = --exclude spec/ops/fuzz --exclude spec/ops/threads --exclude spec/core/cudnn_spec
 CLANG_BUILD = $(MAKE) --no-print-directory CC='$(CLANG)' BUILD=$(BUILD)/clang ISAS=base CUDA=0 CFLAGS=-O0
@@ -812,10 +849,11 @@ clang:
 clang-build:
 	@+$(CLANG_BUILD) SPEC='spec/ops spec/core' specs
 
-# The build's own specs say nothing about memory or threads; they are left out.
+# The specs of the build are left out, since they find no errors of memory or threads.
 # SPEC_SANITIZED tells specs that everything takes ten times as long.
 export SPEC_SANITIZED
-# gcc 12's frames on the heap, which detect uses after a return, are not aligned for vectors of 64 bytes.
+# To detect uses after a return, gcc 12 moves stack frames to the heap, where they are not aligned
+# for vectors of 64 bytes. So this check is turned off.
 FRAMES_ON_STACK := $(call accepts,--param=asan-use-after-return=0)
 SANITIZING = $(MAKE) --no-print-directory BUILD=$(BUILD)/$(1) SANITIZE=$(2) ISAS=native \
   CFLAGS='-O1 -g1' KERNEL_CFLAGS='-O1 -g1 -fno-math-errno -fno-trapping-math $(FRAMES_ON_STACK)'
@@ -823,10 +861,10 @@ SANITIZED = $(SANITIZING) \
   SPEC_ARGS='--exclude spec/build $(3) $(SPEC_ARGS)' SPEC_SANITIZED=1 check
 SUPPRESSIONS := $(CURDIR)/spec/support
 
-# What makes tensors without naming a device makes them there. Left out are the gradient
-# checks of table_spec, in float64 and one element at a time: spec/device/waits_spec.lua
-# walks the same table there, for bits, gradients and waits. Threads and the length of graphs
-# are the host's business.
+# Runs specs with the simulated device as the default device. Left out are the gradient checks of
+# table_spec, which compute in float64 and change one element at a time; spec/device/waits_spec.lua
+# tests the same table for bits, gradients and waits. Also left out are specs of threads and of long
+# graphs, since both concern only the host.
 SIM_SPECS = spec/ops spec/autograd spec/nn spec/optim spec/profiler spec/graph
 SIM_ARGS = --exclude spec/ops/table --exclude spec/ops/threads --exclude spec/autograd/large
 sim:
@@ -834,8 +872,9 @@ sim:
 	@TLUA_SPEC_DEVICE=sim $(MAKE) --no-print-directory SPEC='$(or $(SPEC),$(SIM_SPECS))' \
 	  SPEC_ARGS='$(if $(SPEC),,$(SIM_ARGS)) $(SPEC_ARGS)' check
 
-# The same with the GPU's kernels, which the CPU runs (spec/cuda), without the wrong calls (fuzz, names),
-# which reach no kernel. TLUA_EMULATED_SEED is for other orders of threads.
+# Runs the same specs, and those of devices and GPUs, on the emulated GPU (spec/cuda). Wrong calls
+# (the specs fuzz and names) are left out, since they reach no kernel. TLUA_EMULATED_SEED changes
+# the order of threads.
 EMULATED_SPECS = $(SIM_SPECS) spec/cuda spec/device
 emulated-build:
 	@+$(MAKE) --no-print-directory CUDA=0 $(EMULATED)/tlua_cuda.so $(EMULATED_NCCL) $(SIM_PLUGIN)
@@ -846,7 +885,7 @@ emulated:
 	@+$(MAKE) --no-print-directory emulated-build
 	@+TLUA_SPEC_DEVICE=cuda TLUA_PLUGINS='$(abspath $(EMULATED))' $(MAKE) --no-print-directory CUDA=0 \
 	  SPEC='$(or $(SPEC),$(EMULATED_SPECS))' SPEC_ARGS='$(if $(SPEC),,$(SIM_ARGS) $(addprefix --exclude spec/ops/,fuzz names)) $(SPEC_ARGS)' check
-# Some kernels once more, compiled so that their accesses to memory are counted and checked for races.
+# Some kernels are compiled again, so that their memory accesses are counted and checked for races.
 COUNTED := $(BUILD)/counted
 COUNTED_SRC := $(sort $(wildcard spec/cuda/counted/*.cu)) \
   $(addprefix kernels/cuda/,attention/attention.cu attention/few_queries.cu attention/grouped_queries.cu \
@@ -864,8 +903,8 @@ see_volatile = $(shell $(CXX) --param=tsan-distinguish-volatile=1 -E -x c++ /dev
 $(COUNTED)/tlua_cuda.so: $(COUNTED_OBJ)
 	$(call say,LD,$@)
 	$(Q)$(CXX) $(TL_LDFLAGS) -shared -Wl,-z,nodelete$(if $(SANITIZE),,$(comma)-z$(comma)defs) -o $@ $(COUNTED_OBJ) $(TL_LIBS)
-# What files include. The lists of the emulated GPU's files are read only if it is built: .ci/run builds it
-# while specs call make.
+# Reads which headers each object includes. The lists of the emulated GPU's objects are read only if
+# it is being built, because .ci/run builds it while specs call make.
 -include $(patsubst %.o,%.d,$(LIB_OBJ) $(MAIN_OBJ) $(SIM_OBJ) $(CUDA_OBJ) $(SPEC_OBJ) $(if $(filter $(EMULATED)/% $(COUNTED)/%,$(MAKECMDGOALS)),\
   $(EMULATED_OBJ) $(EMULATOR_OBJ) $(COUNTED_OBJ) $(EMULATED)/obj/spec/cuda/nccl/nccl.c.o))
 traffic:
@@ -874,7 +913,7 @@ traffic:
 	@TLUA_PLUGINS='$(abspath $(COUNTED))' TLUA_EMULATED_TRAFFIC=$(COUNTED)/log TLUA_EMULATED_COMPILER=1 \
 	  TLUA_CACHE='$(abspath $(COUNTED))' $(TLUA) spec/cuda/traffic.lua
 
-# Instructions of some kernels for each element, by nvcc's PTX.
+# Counts the instructions of some kernels for each element, in nvcc's PTX.
 COUNTED_PTX := $(patsubst %.cu,$(COUNTED)/ptx/%.ptx,spec/cuda/counted/pointwise_f32.cu \
   $(addprefix kernels/cuda/,matmul/linear.cu conv/conv.cu optim/list.cu))
 $(COUNTED)/ptx/%.ptx: %.cu $(OBJ)/cuda_flags.txt | $(GEN)/stamp
@@ -884,7 +923,7 @@ $(COUNTED)/ptx/%.ptx: %.cu $(OBJ)/cuda_flags.txt | $(GEN)/stamp
 instructions: $(TLUA) $(COUNTED_PTX)
 	@$(TLUA) spec/cuda/instructions.lua $(COUNTED_PTX)
 
-# Kernels whose threads share memory, with 20 orders of their threads.
+# Runs kernels whose threads share memory, in 20 different orders of threads.
 RACES = $(TLUA) spec/cuda/races.lua
 SEEDS ?= $(shell seq 1 20)
 races:
@@ -898,8 +937,8 @@ host-cost:
 	@+$(MAKE) --no-print-directory CUDA=0 $(TLUA) $(EMULATED)/tlua_cuda.so
 	@TLUA_PLUGINS='$(abspath $(EMULATED))' TLUA_EMULATED_IDLE=1 $(TLUA) spec/bench/host_cost.lua
 
-# What spec/cuda runs beside: programs, as they are and under the address sanitizer, and
-# the plugin that counts.
+# Builds the programs that spec/cuda runs: the emulator's tests, with and without the address
+# sanitizer, and the plugin that counts memory accesses.
 .PHONY: emulator
 emulator:
 	@+$(MAKE) --no-print-directory CUDA=0 $(EMULATOR_TEST) $(COUNTED)/tlua_cuda.so
@@ -907,9 +946,9 @@ emulator:
 
 ASAN_ENV = ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=1 \
   LSAN_OPTIONS=suppressions=$(SUPPRESSIONS)/lsan.supp:print_suppressions=0 UBSAN_OPTIONS=print_stacktrace=1
-# Specs that run for long and call no C that another spec does not call are left out: examples, agents, whole models
-# of vision and their export, trainings in several processes, and packages' code in Lua over operators, sockets and
-# process groups.
+# Left out are specs that run long and call no C code that other specs do not call too: examples,
+# agents, whole vision models and their export, trainings in several processes, and Lua code of
+# packages that uses only operators, sockets and process groups.
 WITHOUT_ASAN = spec/examples $(foreach name,$(notdir $(wildcard rocks/*)),rocks/$(name)/spec/examples) \
   $(addprefix rocks/,audio/spec/functional hub/spec/hub llm/spec/batch llm/spec/cache mlflow/spec/mlflow \
   onnx/spec/export rl/spec/agents serve/spec/command serve/spec/language serve/spec/versions text/spec/searches text/spec/tokenizer \
@@ -922,8 +961,8 @@ asan:
 asan-build:
 	@+$(call SANITIZING,asan,address$(comma)undefined) specs
 
-# Blocks of the device have exactly the bytes that were asked for, so that a kernel that
-# reads past an end is seen. By default those of kernels_spec that are misaligned.
+# Memory blocks of the device have exactly the requested size, so that the sanitizer detects kernels
+# that read past the end of a block. By default, only the misaligned cases of kernels_spec run.
 emulated-asan:
 	@.ci/deps build test
 	@+$(call SANITIZING,asan,address$(comma)undefined) CUDA=0 $(BUILD)/asan/emulated/tlua_cuda.so \
@@ -933,9 +972,9 @@ emulated-asan:
 	  TLUA_PLUGINS='$(abspath $(BUILD)/asan/emulated)' SPEC='$(or $(SPEC),spec/cuda/kernels_spec.lua)' \
 	  FILTER='$(or $(FILTER),$(if $(SPEC),,misaligned))' $(call SANITIZED,asan,address$(comma)undefined)
 
-# The thread sanitizer holds signals back until the program calls the system, so
-# Ctrl-C cannot be shown under it; operators_test has one thread and takes long; how libzmq
-# synchronizes its threads it cannot see.
+# Left out are specs of Ctrl-C, because the thread sanitizer delays signals until the program makes
+# a system call, operators_test, which has only one thread and takes long, and the notebook's
+# kernel, because the sanitizer cannot see how libzmq synchronizes its threads.
 tsan:
 	@.ci/deps build test
 	@+TSAN_OPTIONS=suppressions=$(SUPPRESSIONS)/tsan.supp:second_deadlock_stack=1 \
@@ -951,21 +990,23 @@ valgrind:
 bench: all
 	$(TLUA) spec/bench/bench.lua $(BENCH)
 
-# Registers and shared memory of each kernel; fails where registers do not suffice.
+# Prints the registers and the shared memory of each kernel. Fails if a kernel needs more registers
+# than there are.
 registers: all
 	@$(or $(LUA),$(BUILD)/host) spec/cuda/registers.lua $(patsubst %,%.txt,$(filter %.cu.o,$(CUDA_OBJ)))
 
-# The host's side of the plugin, by the headers of CUDA 12 and 13 (from PyPI).
+# Compiles the host's code of the plugin with the headers of CUDA 12 and 13, which come from PyPI.
 cuda-versions: $(GEN)/stamp
 	@CC='$(CC)' .ci/cuda-versions $(BUILD) '$(or $(filter-out 0,$(CUDA)),none)'
 
-# Where there is no Lua and no compiler but a GPU, .ci/gpu-check of the bundle does the same.
+# For a machine that has a GPU but neither Lua nor a compiler: the bundle contains .ci/gpu-check,
+# which does the same there.
 bundle: all
 	@.ci/bundle $(BUILD)
 gpu-check: all
 	@.ci/gpu-check $(BUILD)
-# The script itself, in short, from a bundle whose GPU is emulated and whose sanitizer none, in the
-# three calls of at most 9 minutes that it is made for.
+# Tests the script gpu-check itself on a short run. The bundle has an emulated GPU and a sanitizer
+# that does nothing. There are three calls of at most 9 minutes, as the script is meant to be used.
 DRY := $(BUILD)/dry
 gpu-check-dry:
 	@+$(MAKE) --no-print-directory CUDA=0 all $(EMULATED)/tlua_cuda.so
@@ -980,8 +1021,8 @@ gpu-check-dry:
 	  env $$leave PATH="$(abspath $(DRY))/bin:$$PATH" GPU_SHORT=1 GPU_SECONDS=540 \
 	    TLUA_EMULATED_MEMORY=536870912 .ci/gpu-check . || exit 1; done
 
-# Every operator beside PyTorch, with the inputs of PyTorch's own tests; then with
-# the same inputs on the simulated device, beside the CPU.
+# Compares every operator with PyTorch, with the inputs of PyTorch's own tests. Then compares the
+# simulated device with the CPU for the same inputs.
 PYTHON ?= python3
 OP ?=
 opinfo: all
@@ -993,7 +1034,7 @@ modinfo: all
 	$(PYTHON) spec/opinfo/modules.py $(BUILD)/modinfo
 	$(TLUA) spec/opinfo/modules.lua $(BUILD)/modinfo $(OP)
 
-# ---- looking over ----------------------------------------------------------------
+# ---- linting ---------------------------------------------------------------------
 
 C_FILES := $(sort $(wildcard src/*.h src/*/*.[ch] src/*/*/*.[ch] kernels/*.[ch] kernels/*/*.[ch] \
   kernels/*/*/*.[ch] kernels/*/*/*/*.[ch] $(addprefix kernels/cuda/,*.cuh */*.cu */*.cuh) \
@@ -1014,8 +1055,8 @@ lint-lua:
 lint-format:
 	@echo clang-format --dry-run
 	@clang-format --dry-run -Werror $(C_FILES)
-# Of the loops that a template gives for two widths of a type one is enough. Headers take most of the time,
-# so all files of a folder of src are checked together.
+# If a template is compiled for two widths of a type, only one of them is checked. Headers take most
+# of the time, so all files of a folder of src are checked together.
 CHECKED := $(BUILD)/cppcheck/folders
 lint-c: $(GEN)/stamp
 	@echo cppcheck
@@ -1029,10 +1070,10 @@ lint-c: $(GEN)/stamp
 tidy-format:
 	clang-format -i $(C_FILES)
 
-# ---- the reference ---------------------------------------------------------------
+# ---- documentation ---------------------------------------------------------------
 
-# Annotations for editors and the manual are printed by the command that was built, which sees all
-# public names; one for another machine cannot run here.
+# The built command writes the annotations for editors and the manual, since it knows all public
+# names. A command for another machine cannot run here, so there they are missing.
 REFERENCE := $(if $(CROSS),,$(if $(wildcard src/docs/main.lua),$(BUILD)/reference/tlua.lua $(BUILD)/reference/manual.md))
 DOCS_SRC := $(wildcard src/docs/*) $(sort $(wildcard src/lua/types*.lua src/lua/*/types*.lua))
 
@@ -1061,14 +1102,15 @@ $(BUILD)/docs/index.html: $(TLUA) $(DOCS_SRC) $(shell find README.md src lua ker
 
 # ---- installing ------------------------------------------------------------------
 
-# Installed programs and libraries are stripped: most of the rest is for debuggers, which find it in
-# the files of `make install-debug`.
+# Installed programs and libraries are stripped. Most of the removed data is for debuggers; `make
+# install-debug` installs it in separate files.
 .PHONY: rock rock-install
 
 LIBDIR ?= $(PREFIX)/lib
 PCDIR ?= $(LIBDIR)/pkgconfig
 LUA_CDIR ?= $(LIBDIR)/lua/5.4
-# The shell reads folders from its environment, where blanks, quotes and semicolons are part of them.
+# Recipes get folders through the environment, because names of folders may contain blanks, quotes
+# and semicolons.
 install install-debug uninstall: export AT_PREFIX = $(DESTDIR)$(PREFIX)
 install install-debug uninstall: export AT_LIBDIR = $(DESTDIR)$(LIBDIR)
 install install-debug uninstall: export AT_PCDIR = $(DESTDIR)$(PCDIR)
@@ -1076,7 +1118,8 @@ install install-debug uninstall: export AT_LUA_CDIR = $(DESTDIR)$(LUA_CDIR)
 install install-debug uninstall: export BARE_LIBDIR = $(LIBDIR)
 install install-debug uninstall: export BARE_DESTDIR = $(DESTDIR)
 
-# No "Requires: lua": a host names the Lua that it has, `pkg-config --libs tlua lua5.4`.
+# There is no "Requires: lua", because a host names the Lua that it uses: `pkg-config --libs tlua
+# lua5.4`.
 define PC_TEXT
 prefix=$(PREFIX)
 libdir=$(LIBDIR)
@@ -1091,12 +1134,12 @@ Libs.private: -pthread $(TL_LIBS)
 endef
 export PC_TEXT
 
-# Of another machine's programs this one's strip knows nothing.
-# What of rocks/ is installed beside the core: PACKAGES= for nothing, PACKAGES="text plot" for these.
-# Other Lua files go below LUA_DIR, where `require` of that prefix finds them.
+# PACKAGES lists the packages of rocks/ to install: PACKAGES= installs none, PACKAGES="text plot"
+# installs two. Their Lua files are installed below LUA_DIR, where `require` finds them in an
+# interpreter with the same prefix.
 PACKAGES ?= $(patsubst rocks/%/,%,$(sort $(wildcard rocks/*/)))
 LUA_DIR ?= $(PREFIX)/share/lua/5.4
-# Prints a package's modules, as paths in its folder. Specs and programs in examples/ are none.
+# Prints the paths of a package's modules in its folder. Specs and examples are not modules.
 package_files = find . -name '*.lua' ! -path './spec/*' ! -path './examples/*' | sort
 install install-debug uninstall: export AT_LUA_DIR = $(DESTDIR)$(LUA_DIR)
 
@@ -1104,6 +1147,7 @@ ifneq ($(PROFILE),)
 install install-debug:
 	@echo 'install: with PROFILE=$(PROFILE) there is $(STATIC_LIB), to be linked with src/tlua.h' >&2; exit 1
 else
+# Files for another machine need the `strip` of that machine's compiler.
 strip_with := $(if $(CROSS),--strip-program='$(STRIP)')
 install: all $(REFERENCE)
 	@mkdir -p "$$AT_PREFIX/bin" "$$AT_PREFIX/include" "$$AT_PREFIX/share/tlua/types" "$$AT_PREFIX/share/doc/tlua" \
@@ -1134,7 +1178,8 @@ install: all $(REFERENCE)
 	@test -n "$$BARE_DESTDIR" || test "$$(id -u)" != 0 || ldconfig 2>/dev/null || true
 endif
 
-# Symbols for debuggers go to a folder .debug beside each program and library, where gdb looks.
+# Puts symbols for debuggers in a folder .debug beside each program and library, where gdb searches
+# for them.
 keep_debug = mkdir -p "$(2)/.debug" && $(OBJCOPY) --only-keep-debug $(1) "$(2)/.debug/$(3).debug" && \
   $(OBJCOPY) --add-gnu-debuglink="$(2)/.debug/$(3).debug" "$(2)/$(3)"
 ifeq ($(PROFILE),)
@@ -1144,13 +1189,14 @@ install-debug: install
 	@$(foreach plugin,$(PLUGINS),$(call keep_debug,$(plugin),$$AT_LIBDIR/tlua,$(notdir $(plugin))) &&) true
 endif
 
-# Figures for the record, in millions of bytes, with limits that fail; the library is that of this
-# build, with all its instruction sets. The packages of rocks/ have a line of their own, without a
-# limit: a user chooses among them (PACKAGES), while everybody installs the rest.
+# Prints sizes in millions of bytes, and fails if one exceeds its limit. The library is the one of
+# this build, with all of its instruction sets. The packages of rocks/ are counted separately,
+# without a limit, because users choose among them (PACKAGES), while everything else is always
+# installed.
 SIZED := $(abspath $(BUILD)/size)
 MOST_TEXT := 7
 MOST_INSTALLED := 18
-# PTX that is not optimised is larger.
+# PTX that is not optimised is larger, so its limit is higher.
 MOST_CUDA := $(if $(filter 0,$(PTX_ONLY)),30,90)
 within = awk '{printf "%6.2f MB  $(1), at most $(2)\n", $$1 / 1e6; exit $$1 > $(2) * 1e6}'
 size: all
@@ -1168,14 +1214,16 @@ size: all
 	@rm -rf '$(SIZED)'
 	@size $(SHARED_LIB) | sed -n 2p | $(call within,text of the library ($(ISAS)),$(MOST_TEXT))
 
-# Types and functions of src/tlua.h as the compiled library has them; spec/build/abi_spec.lua compares.
+# Writes the types and functions of src/tlua.h, as they are in the compiled library, to
+# src/tlua.abi. spec/build/abi_spec.lua compares later builds with this file.
 ABIDW := abidw --exported-interfaces-only --header-file src/tlua.h --drop-private-types --no-corpus-path \
   --no-comp-dir-path --no-show-locs
 abi: $(SHARED_LIB)
 	$(ABIDW) $(SHARED_LIB) >src/tlua.abi
 
-# A library that runs trained models alone, and the size of a program that does so with Lua and
-# all; in CI, since its spec needs it.
+# Builds a library that only runs trained models, and prints the size of a program that consists of
+# this library, Lua and a model's script. The target is separate, because CI builds it before its
+# spec runs.
 MOST_INFER := 1.5
 infer-build:
 	@+$(MAKE) --no-print-directory PROFILE=infer BUILD=$(BUILD)/infer CUDA=0 all
@@ -1184,8 +1232,8 @@ infer: infer-build
 	@wc -c <$(BUILD)/infer/digits.stripped | $(call within,a program that reads digits,$(MOST_INFER))
 	@+$(MAKE) --no-print-directory CUDA=0 SPEC=spec/profiles check
 
-# A library that runs a program of torch.export alone. The size is that of a program in C that loads
-# and runs it, linked with --gc-sections.
+# Builds a library that runs only one program of torch.export. Prints the size of a C program that
+# loads and runs it, linked with --gc-sections.
 runtime:
 	@+$(MAKE) --no-print-directory PROFILE=runtime BUILD=$(BUILD)/runtime CUDA=0 PROGRAM='$(abspath $(PROGRAM))' all \
 	  $(BUILD)/runtime/answer
@@ -1193,8 +1241,8 @@ runtime:
 	@printf '  %s: %s bytes, stripped, with %s\n' $(BUILD)/runtime/answer.stripped \
 	  "$$(wc -c <$(BUILD)/runtime/answer.stripped)" $(BUILD)/runtime/libtlua.a
 
-# Programs with sanitizers, by a library of the programs alone: ROUNDS mutated files of each program,
-# and runs of several threads.
+# Tests programs with a sanitizer, in a library that contains only these programs. Runs ROUNDS
+# mutated files of each program, or runs programs in several threads.
 ROUNDS ?= 2000
 define sanitized_programs
 @rm -rf $(BUILD)/$(1)/programs && mkdir -p $(BUILD)/$(1)/programs && \
@@ -1205,15 +1253,15 @@ define sanitized_programs
 endef
 fuzz-programs: $(TLUA)
 	$(call sanitized_programs,fuzz,address$(comma)undefined,TLUA_FUZZ=$(ROUNDS))
-# Each seed is a process, whose scripts spec/embed/fuzz.lua writes.
+# Runs a process for each seed. spec/embed/fuzz.lua writes the scripts.
 fuzz-scripts:
 	@+$(call SANITIZING,asan,address$(comma)undefined) CUDA=0 $(BUILD)/asan/spec/embed/fuzz
 	@printf '%s\n' $(SEEDS) | $(ASAN_ENV) xargs -P $(JOBS) -I SEED $(BUILD)/asan/spec/embed/fuzz SEED $(ROUNDS)
 race-programs: $(TLUA)
 	$(call sanitized_programs,race,thread,TLUA_FUZZ=20 TSAN_OPTIONS=suppressions=$(SUPPRESSIONS)/tsan.supp)
 
-# Prints LIBDIR as LUA_CDIR sees it: by "..", so that the folder above both can be moved, or, where
-# LUA_CDIR is not below it, as it is.
+# Prints the path from LUA_CDIR to LIBDIR. If LUA_CDIR is LIBDIR or a folder below it, the path is
+# relative, so that the installation can be moved; otherwise it is LIBDIR itself.
 define library_from_lua
 case "$$AT_LUA_CDIR/" in \
   "$$AT_LIBDIR"/*) printf '%s\n' "$${AT_LUA_CDIR#"$$AT_LIBDIR"}" | sed 's|//*|/|g; s|/$$||; s|/[^/]*|/..|g; s|^/||; s|^$$|.|' ;; \
@@ -1239,7 +1287,7 @@ uninstall:
 	rm -rf "$$AT_PREFIX/share/doc/tlua/html"
 	@rmdir "$$AT_LIBDIR/tlua" "$$AT_PREFIX/share/tlua/types" "$$AT_PREFIX/share/tlua" "$$AT_PREFIX/share/doc/tlua" 2>/dev/null || true
 
-# For LuaRocks, which gives LUA, LUA_INCDIR and where modules in C go.
+# These targets are for LuaRocks, which sets LUA, LUA_INCDIR and the folder for C modules.
 rock: $(SHARED_LIB) $(PLUGINS)
 rock-install: export AT_LIBDIR = $(INST_LIBDIR)
 rock-install:
