@@ -10,8 +10,8 @@
 #include "ops.h"
 #include "test.h"
 
-/* The objects that a step has made, which are freed together. hold() adds an object, but not the NULL of a failed
-** call. */
+/* The objects that a step has made, which are freed together. hold() adds an object, but not the
+** NULL of a failed call. */
 typedef struct Bag {
   tl_Tensor *held[64];
   int n;

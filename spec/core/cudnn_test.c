@@ -213,7 +213,8 @@ typedef struct Problem {
       wide[MOST], grad_query[MOST], grad_key[MOST], grad_value[MOST];
 } Problem;
 
-/* Returns the index of element (b, h, i, d) of a tensor with the layout of an array (b, n, heads, size). */
+/* Returns the index of element (b, h, i, d) of a tensor with the layout of an array (b, n, heads,
+** size). */
 static int64_t spot(int64_t n, int64_t heads, int64_t size, int64_t b, int64_t h, int64_t i,
                     int64_t d) {
   return ((b * n + i) * heads + h) * size + d;

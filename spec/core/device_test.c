@@ -81,8 +81,8 @@ enum { LARGE = 1 << 20, SMALL = 1 << 10, GROWTH = 256, MORE = 100 };
 ** memory. */
 static atomic_bool working, grown;
 
-/* Runs the tasks of the large copy in place of the library's threads. Delays the device's thread until the other thread
-** has allocated memory. */
+/* Runs the tasks of the large copy in place of the library's threads. Delays the device's thread
+** until the other thread has allocated memory. */
 static void hold(int tasks, void (*task)(void *context, int i), void *context, void *unused) {
   (void)unused;
   for (int i = 0; i < tasks; i++) task(context, i);

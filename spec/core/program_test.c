@@ -189,7 +189,8 @@ TEST(alternating_branches_allocate_nothing) {
   Case c = open_case("branches");
   tl_Tensor *inputs[3], *outputs[3] = {NULL};
   float values[3][18];
-  /* the loop takes the first branch once, and the second branch twice: once for each of its inner branches */
+  /* the loop takes the first branch once, and the second branch twice: once for each of its inner
+  ** branches */
   for (int way = 0; way < 3; way++) {
     for (int k = 0; k < 18; k++) values[way][k] = way == 0 ? 0.5F : -1;
     if (way == 2) values[way][0] = 1;

@@ -124,8 +124,8 @@ static bool make(const char *name) {
   return fd >= 0 && close(fd) == 0;
 }
 
-/* Repeats the tests. By now the library knows that the file system has no unnamed files, so it uses names from the
-** start. */
+/* Repeats the tests. By now the library knows that the file system has no unnamed files, so it uses
+** names from the start. */
 TEST(names_from_the_start) {
 #ifdef __linux__
   no_links = true;

@@ -47,7 +47,8 @@ int posix_memalign(void **out, size_t align, size_t bytes) {
   return *out ? 0 : ENOMEM;
 }
 
-/* The C library's own functions, which the replacements call. They are looked up before the first test. */
+/* The C library's own functions, which the replacements call. They are looked up before the first
+** test. */
 static int (*real_lock)(pthread_mutex_t *);
 static int (*real_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
@@ -101,9 +102,8 @@ static void call(lua_State *L) {
 static void check_calls(int model, long locks_each) {
   lua_State *L = opened(model);
   call(L);
-  lua_gc(
-      L,
-      LUA_GCCOLLECT); /* collects all objects that no frozen model owns, so that a missing reference shows */
+  /* frees all objects that no frozen model owns, so that a missing reference shows */
+  lua_gc(L, LUA_GCCOLLECT);
   for (int i = 0; i < 2; i++) call(L);
   int64_t used = tl_memory_used();
   Counts before = counts();

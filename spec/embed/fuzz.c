@@ -32,7 +32,8 @@ typedef struct Case {
   const char *line[MOST_LINES];
 } Case;
 
-/* A record in shared memory, which the child writes and the parent reads after the child has ended. */
+/* A record in shared memory, which the child writes and the parent reads after the child has
+** ended. */
 typedef struct Report {
   int at; /* the index of the line that is running */
   long calls, errors;

@@ -350,8 +350,8 @@ TEST(interruption_of_nothing) {
   lua_close(L);
 }
 
-/* Operators that take long for large tensors. Each of them checks, while it works, whether the user has interrupted
-** it. */
+/* Operators that take long for large tensors. Each of them checks, while it works, whether the user
+** has interrupted it. */
 static const char *const long_operators[] = {
     "x:sort()",
     "x:topk(10)",
