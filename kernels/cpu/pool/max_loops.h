@@ -212,6 +212,45 @@ static inline __attribute__((always_inline)) void square_block(const Element *x,
     out[i] = (d > m) | IS_NAN(d) ? d : m;
   }
 }
+
+/* Like square_block, and stores 1 + the positions of the maxima. `first` is the position of x in
+** the plane. */
+static inline __attribute__((always_inline)) void
+place_block(const Element *x, int64_t first, int64_t width, Element *out, int64_t *indices, int n) {
+  const Element *y = x + width;
+  int32_t at[SQUARES]; /* the number of the maximum among the elements of its window */
+  TLK_VECTOR
+  for (int i = 0; i < n; i++) {
+    Element m = x[2 * i], b = x[2 * i + 1], c = y[2 * i], d = y[2 * i + 1];
+    int better = (b > m) | IS_NAN(b);
+    m = better ? b : m;
+    int32_t k = better ? 1 : 0;
+    better = (c > m) | IS_NAN(c);
+    m = better ? c : m;
+    k = better ? 2 : k;
+    better = (d > m) | IS_NAN(d);
+    out[i] = better ? d : m;
+    at[i] = better ? 3 : k;
+  }
+  TLK_VECTOR
+  for (int i = 0; i < n; i++)
+    indices[i] = first + 2 * i + (at[i] & 1) + (at[i] > 1 ? width : 0) + 1;
+}
+
+/* Pools the row of n windows of 2 x 2 elements that begins at position `first` of the plane. */
+static void place_squares(const Element *in, int64_t first, int64_t width, Element *out,
+                          int64_t *indices, int64_t n) {
+#define PLACE(size)      \
+  EACH_BLOCK(o, n, size) \
+  place_block(in + first + 2 * o, first + 2 * o, width, out + o, indices + o, size)
+  if (n >= SQUARES)
+    PLACE(SQUARES);
+  else if (n >= SQUARES / 2)
+    PLACE(SQUARES / 2);
+  else
+    PLACE(1);
+#undef PLACE
+}
 #endif
 
 /* Pools two rows with windows of 2 x 2 elements, if the positions of the maxima are not wanted. */
@@ -235,7 +274,7 @@ static void pool_max(const tlk_Spans *p, const void *in, void *out, int64_t *ind
   int32_t *rows = (int32_t *)(void *)(best + p->in[2]);
 #ifdef BLOCK
   Rows r;
-  bool blocks = p->margins > 0;
+  bool blocks = p->margins > 0 && !p->squares;
   if (blocks) r = rows_in(p, scratch);
 #endif
   for (int64_t d = 0; d < p->out[0]; d++)
@@ -246,6 +285,12 @@ static void pool_max(const tlk_Spans *p, const void *in, void *out, int64_t *ind
         continue;
       }
 #ifdef BLOCK
+      if (p->squares) {
+        int64_t first = (d * p->in[1] + 2 * h) * p->in[2];
+        place_squares(in, first, p->in[2], to, indices, p->out[2]);
+        indices += p->out[2];
+        continue;
+      }
       if (blocks) {
         max_row(p, &r, in, d, h, to, indices);
         if (indices) indices += p->out[2];
