@@ -73,10 +73,12 @@ struct tli_Trace {
   Memory *memories;
   Named *named;
   int32_t nkept, nmemories, nnamed, unnamed;
-  bool *old; /* whether each of the first `nold` tensors in `kept` has an old gradient */
+  /* whether each of the first `nold` tensors in `kept` has a gradient of an earlier step */
+  bool *old;
   int32_t nold;
-  const tl_Tensor *added; /* a tensor to whose old gradient a pass may have added, or NULL */
-  bool takes;             /* whether the traced code has read a gradient */
+  /* a tensor to whose gradient of an earlier step a pass may have added; NULL if there is none */
+  const tl_Tensor *added;
+  bool takes; /* whether the traced code has read a gradient */
   Change *changes;
   Branch *branches; /* branches that have not ended, the innermost last */
   int32_t nchanges, nbranches;
@@ -188,7 +190,8 @@ static int32_t constant(tli_Trace *t, const char *name, tl_Tensor *tensor) {
   }
   int64_t order[TL_MAX_DIMS], back[TL_MAX_DIMS];
   bool turned = !tli_contiguous(tensor) && tli_dense(tensor);
-  t->tracer.depth++; /* a larger `depth` prevents that the operators called here are recorded */
+  /* while `depth` is larger, the operators that are called here are not recorded */
+  t->tracer.depth++;
   tl_Tensor *plain = tli_detached(tensor), *row_major = NULL;
   if (turned) tli_sort_dims(tensor, order, back);
   if (plain && turned) {
@@ -689,7 +692,8 @@ static bool mark_copies(tli_Trace *t, const tli_Call *call, tli_CallArg arg, tl_
                         tl_Tensor **results) {
   tli_GraphCall *made = mark(t, call, arg, (int32_t)given.n);
   bool ok = made != NULL;
-  t->tracer.depth++; /* a larger `depth` prevents that the operators called here are recorded */
+  /* while `depth` is larger, the operators that are called here are not recorded */
+  t->tracer.depth++;
   for (int64_t i = 0; ok && i < given.n; i++)
     ok = (results[i] = tli_clone_for("cond", given.v[i])) != NULL;
   t->tracer.depth--;

@@ -32,11 +32,12 @@ typedef struct tli_RunContext {
   struct tli_RunContext *next;
   tli_Region region;
   tli_RunStep *steps;
-  tl_Tensor **values; /* owned during a run, except that the program owns constants and numbers */
-  bool *made;         /* for each output: whether the run has created the tensor */
-  int64_t *sizes;     /* the sizes of the symbols in the last run */
-  int loops;          /* the number of loops around the running call */
-  int64_t repeats;    /* how often the loops of this run may still repeat; -1 for no limit */
+  /* the tensor of each value (owned during a run, but constants and numbers are the program's) */
+  tl_Tensor **values;
+  bool *made;      /* for each output: whether the run has created the tensor */
+  int64_t *sizes;  /* the sizes of the symbols in the last run */
+  int loops;       /* the number of loops around the running call */
+  int64_t repeats; /* how often the loops of this run may still repeat; -1 for no limit */
   tl_ProgramLimits limits;
   tl_Device device;
   int64_t stream; /* number of the device's stream on which the context runs */
@@ -75,7 +76,8 @@ struct tl_Program {
   tli_Mutex busy;          /* held during runs that change state; also guards the generator */
   tli_Generator generator; /* draws the random numbers of a program that trains */
   tli_Region region;
-  _Atomic int64_t iterations; /* the limits of runs */
+  /* the limits of a run: the iterations of its loops, and the seconds that it may take */
+  _Atomic int64_t iterations;
   _Atomic double seconds;
   /* the context that the next run takes without a lock; NULL while a run uses it. Contexts for
   ** further threads and for devices other than the CPU are in the list `idle` */

@@ -366,7 +366,8 @@ static int group_batch(lua_State *L) {
   return tli_group_batch(g->group, lua_toboolean(L, 2)) ? 0 : tli_raise_as(L, "batch_isend_irecv");
 }
 
-/* group:next_pass() tells the group that another pass of training begins. */
+/* group:next_pass() tells the group that another pass of training begins. A call that ranks make in
+** different passes is an error. */
 static int group_next_pass(lua_State *L) {
   Group *g = luaL_checkudata(L, 1, GROUP);
   if (g->group) tli_group_next_pass(g->group);

@@ -8,7 +8,7 @@
 
 #include "graph/program.h"
 
-#define TLI_PROGRAM "torch.Program" /* name of the metatable */
+#define TLI_PROGRAM "torch.Program" /* name of the metatable of programs */
 
 /* Returns the program at a stack index. Raises an error if there is none. */
 tl_Program *tli_check_program(lua_State *L, int index);

@@ -43,7 +43,9 @@ typedef struct tl_DeviceProperties {
   int64_t clock_rate, memory_clock_rate; /* kHz */
   int memory_bus_width;                  /* bits */
   int pci_bus_id, pci_device_id, pci_domain_id;
-  char uuid[37]; /* "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", or "" if the device has no UUID */
+  /* the UUID as text of the form "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"; "" if the device has
+  ** none */
+  char uuid[37];
   bool is_integrated, is_multi_gpu_board;
   bool bf16; /* whether the device's kernels support bfloat16 */
 } tl_DeviceProperties;
@@ -91,7 +93,7 @@ typedef struct tl_MemoryStats {
   /* number of allocations for which cached memory first had to be returned to the driver */
   int64_t num_alloc_retries;
   int64_t num_sync_all_streams; /* number of allocations that waited for all streams */
-  /* number of allocations and number of frees by the driver */
+  /* numbers of the driver's allocations and frees */
   int64_t num_device_alloc, num_device_free;
   /* number of address reservations that the driver refused at first and granted for a smaller
   ** size */

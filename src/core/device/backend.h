@@ -19,7 +19,7 @@ typedef struct tl_Backend {
 #define X(name, operands) bool (*name)(const struct tlk_##name *call);
   TLK_KERNELS(X)
 #undef X
-  const tlk_Lapack *lapack;   /* table of factorizations; NULL if the device has none */
+  const tlk_Lapack *lapack;   /* table of LAPACK's factorizations; NULL if the device has none */
   const tl_DeviceApi *device; /* table of functions besides kernels; NULL for the CPU */
   bool conv_channels_last;    /* whether convolutions support channels-last tensors */
 } tl_Backend;

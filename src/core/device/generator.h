@@ -21,7 +21,7 @@ typedef struct tli_Generator {
   struct tli_Generator *family;
 } tli_Generator;
 
-/* The number of generators in a family. */
+/* The number of generators in the array `family`, one for each device other than the CPU. */
 #define TLI_FAMILY ((TL_NDEVICETYPES - 1) * TL_MAX_DEVICES)
 
 /* Returns a generator with one reference; NULL if memory is exhausted. */

@@ -18,7 +18,8 @@
 static bool copy_plain(const tl_Tensor *t, tl_DType dtype, void *data, bool out) {
   tl_Storage storage = {.device = tli_device(t), .data = data};
   tl_Tensor plain = {.dtype = (int8_t)dtype, .storage = &storage};
-  tl_Tensor view = *t; /* tli_iter_build does not accept a pointer to const */
+  /* a copy of the struct, because tli_iter_build does not accept a pointer to const */
+  tl_Tensor view = *t;
   tli_set_geometry(&plain, t->ndim, t->sizes, NULL);
   tl_Tensor *args[] = {out ? &plain : &view, out ? &view : &plain};
   struct tlk_copy call = {.cx = tli_context(tli_device(t))};

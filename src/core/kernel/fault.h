@@ -18,7 +18,7 @@ typedef struct tlk_FaultSource {
 /* The kinds of errors that kernels find in data. */
 typedef enum tlk_FaultKind {
   TLK_NO_FAULT,
-  TLK_FAULT_POSITION, /* `value` is not in [1, size] */
+  TLK_FAULT_POSITION, /* a position, `value`, is not in [1, size] */
   /* `value` may count from the end, but is in neither [1, size] nor [-size, -1] */
   TLK_FAULT_WRAPPED,
   TLK_FAULT_LABEL,    /* `value` is not a label of `size` classes */

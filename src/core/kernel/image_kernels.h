@@ -7,7 +7,7 @@
 #define TLI_IMAGE_KERNELS_H
 
 #include "core/kernel/parts.h"
-#include "kernels.h" /* enums (generated) */
+#include "kernels.h" /* enums of kernels (generated) */
 
 typedef struct tlk_Context tlk_Context;
 

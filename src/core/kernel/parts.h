@@ -132,9 +132,10 @@ typedef struct tlk_Resample {
   const double *weights;
 } tlk_Resample;
 
-/* Lines of elements for gather and scatter. `it` is a loop over the lines, whose operands the
-** kernel determines. Along a line, operand k has `count` elements, which are strides[k] bytes
-** apart. The indexed operand has n positions along a line, counted from 1. */
+/* Describes lines of elements for gather and scatter kernels. `it` is a loop over the lines, with
+** one step for each line; the comment on each kernel names its operands. Along a line, operand k
+** has `count` elements, which are strides[k] bytes apart. The indexed operand has n positions along
+** a line, counted from 1. */
 typedef struct tlk_IndexCall {
   tli_Iter it;
   int64_t count;
@@ -149,7 +150,7 @@ typedef struct tlk_Classes {
   const int64_t *target; /* class labels, (outer, inner) */
   /* weight of each class, of the same dtype as the predictions; NULL means 1 */
   const void *weight;
-  int64_t ignore; /* the label to ignore */
+  int64_t ignore; /* the label of samples that do not count */
   /* whether the predictions are logits; otherwise they are log-probabilities */
   bool logits;
 } tlk_Classes;

@@ -99,7 +99,7 @@ static inline bool tli_profiling(void) {
 typedef struct tli_Span {
   uint64_t session; /* 0: none */
   int32_t event;
-  int32_t observed; /* mark for tli_observer_close; 0: none */
+  int32_t observed; /* mark for tli_observer_close; 0 if no observer was set */
 } tli_Span;
 
 /* The tensors of one argument of an operator. */

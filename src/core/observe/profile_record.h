@@ -71,10 +71,10 @@ struct tli_Profile {
 tli_Profile *tli_record_new(const tli_ProfileOptions *options, const char *thread);
 /* Empties a record: frees its lists and texts. */
 void tli_record_clear(tli_Profile *p);
-/* Appends the events of another record. These events belong to other threads. */
+/* Appends the events of another record, which other threads have recorded. */
 void tli_record_append(tli_Profile *p, const tli_Profile *from);
 
-/* Returns memory that counts as the record's; NULL if memory is exhausted. */
+/* Returns new memory, whose bytes are counted for the record; NULL if memory is exhausted. */
 void *tli_record_get(tli_Profile *p, size_t bytes);
 void tli_record_put(void *block);
 

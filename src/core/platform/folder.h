@@ -21,7 +21,7 @@ char *tli_folder_make(const char *path) TL_MUSTCHECK;
 
 typedef bool tli_FolderEntry(void *context, char kind, const char *name);
 
-/* Calls `take` for each entry; stops when `take` fails. */
+/* Calls `take` for each entry of a folder. Stops when `take` fails, and returns false. */
 bool tli_folder_each(const char *path, tli_FolderEntry *take, void *context) TL_MUSTCHECK;
 /* Creates one folder. Returns true if the folder already exists. Fails without a message. */
 bool tli_folder_make_one(const char *path) TL_MUSTCHECK;

@@ -310,7 +310,7 @@ typedef struct Polled {
   tli_RangeFn fn;
   void *context;
   int64_t grain;
-  int64_t deadline; /* the deadline of the calling thread */
+  int64_t deadline; /* the deadline (tli_set_deadline) of the thread that has called the loop */
   atomic_bool stopped;
 } Polled;
 

@@ -32,7 +32,7 @@ enum {
 typedef struct DLDataType {
   uint8_t code;
   uint8_t bits;
-  uint16_t lanes; /* number of elements in a vector; 1 for plain numbers */
+  uint16_t lanes; /* number of lanes of a vector type; 1 for the type of plain numbers */
 } DLDataType;
 
 typedef struct DLTensor {

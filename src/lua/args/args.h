@@ -83,7 +83,7 @@ typedef struct tli_Args {
   int nlist; /* number of separate arguments that form the vararg list */
   int npool;
   int at[TLI_MAX_PARAMS];      /* stack index of each parameter's argument; 0 if it was not given */
-  int8_t type[TLI_MAX_PARAMS]; /* Lua type of each argument */
+  int8_t type[TLI_MAX_PARAMS]; /* Lua type of each parameter's argument */
   tl_Tensor *temps[TLI_MAX_TEMPS]; /* tensors made from numbers (owned) */
   int64_t pool[TLI_POOL];          /* elements of short lists */
   struct tli_Room *rooms;          /* memory of long lists (owned) */

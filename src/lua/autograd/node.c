@@ -168,7 +168,8 @@ static int edge_len(lua_State *L) {
   return 1;
 }
 
-/* _get_gradient_edge(tensor) returns the edge of the tensor's gradient. */
+/* _get_gradient_edge(tensor) returns the tensor's gradient edge: the place that its gradient flows
+** to. */
 static int autograd_get_gradient_edge(lua_State *L) {
   static const char name[] = "autograd.graph.get_gradient_edge";
   tli_check_tensor(L, 1, name);

@@ -266,7 +266,7 @@ static int io_decode_image(lua_State *L) {
   int width = 0, height = 0, channels = 0;
   unsigned char *pixels = tli_read_image(data, n, MOST_PIXELS, &width, &height, &channels);
   if (pixels == NULL) return give_up(L);
-  /* the library stores the channels of a pixel side by side */
+  /* the image library stores the channels of a pixel side by side */
   int64_t sizes[] = {channels, height, width}, strides[] = {1, (int64_t)width * channels, channels};
   tl_Tensor *t = tl_tensor_wrap(pixels, TL_U8, 3, sizes, strides, free_block, NULL);
   if (t == NULL) {

@@ -150,7 +150,8 @@ static const char *object(lua_State *L, const char *at, const char *end, int dep
 /* Pushes the value at `at`, and returns its end. Returns NULL if the slower reader must read the
 ** value. */
 static const char *value(lua_State *L, const char *at, const char *end, int depth) {
-  static _Thread_local unsigned count; /* number of values that this thread has read */
+  /* number of values that this thread has read; at every 4096th the user may interrupt */
+  static _Thread_local unsigned count;
   luaL_checkstack(L, 8, "JSON");
   if (++count % 4096 == 0 && !tli_go_on()) tli_raise(L);
   at = skip(at, end);

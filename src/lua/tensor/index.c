@@ -398,7 +398,7 @@ int tli_index_get(lua_State *L) {
   tli_State *S = tli_state(L);
   Key key;
   View v;
-  tli_Box *box = tli_new_box(L, S); /* the range may begin one past the end; it is empty then */
+  tli_Box *box = tli_new_box(L, S); /* makes the box first, because finalizers may run meanwhile */
   tl_Tensor *self = tli_check_tensor(L, 1, "index");
   read_key(L, &key, 2);
   if (is_end_of_ipairs(L, self, &key)) {

@@ -352,7 +352,8 @@ static tl_Tensor *convolve_whole(tl_Tensor *input, tl_Tensor *weight, tl_Tensor 
 ** output is im * (real part of the input) + re * (imaginary part of the input). */
 
 /* Returns a real tensor that has the real and imaginary parts of the complex t as separate
-** channels. The result has t's shape, except that dimension k - 1 is twice as large. */
+** channels. The result has t's shape, except that the dimension before dimension k is twice as
+** large. */
 static tl_Tensor *channel_parts(tli_Chain *c, tl_Tensor *t, int k) {
   int64_t sizes[TL_MAX_DIMS];
   tl_Tensor *pairs = TLI_STEP(c, tlo_view_as_real(t));

@@ -92,9 +92,10 @@ static bool check_source(const char *op, const tl_Tensor *self, const tl_Tensor 
                   tli_sizes_str(index), tli_sizes_str(src));
 }
 
-/* Converts an index as tli_index_int64 does. Expanded dimensions, except `dim`, get size 1 in the
-** returned tensor, so that no element is copied or checked twice. *spread receives this tensor
-** expanded to the sizes of index. Both tensors are new references. */
+/* Converts an index as tli_index_int64 does, but without repeating the elements of expanded
+** dimensions: in the returned tensor these dimensions, except `dim`, have size 1, so that no
+** element is copied or checked twice. *spread receives the returned tensor expanded to the sizes of
+** index. Both tensors are new references. */
 static tl_Tensor *compact_index(const char *op, tl_Tensor *index, int dim, tl_Tensor **spread) {
   int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS];
   for (int d = 0; d < index->ndim; d++)

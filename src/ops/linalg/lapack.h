@@ -39,7 +39,7 @@ tl_Tensor *tli_lapack_columns(const tl_Tensor *t) TL_MUSTCHECK;
 /* Converts a column-major result, which may be NULL, to a tensor of the matrices. Steals the
 ** argument. */
 tl_Tensor *tli_lapack_rows(tl_Tensor *steals);
-/* Sets matrices, which need not be square, to identity matrices. */
+/* Sets t, a dense batch of square matrices, to identity matrices. */
 bool tli_lapack_identity(tl_Tensor *t) TL_MUSTCHECK;
 
 /* Fails if t contains NaN or infinity. With such values some LAPACK routines print error messages,

@@ -109,7 +109,8 @@ static tl_Tensor *chain_source(tli_Chain *c, Mode mode, tl_Tensor *i, int64_t si
   tl_Tensor *last = TLI_STEP(c, tli_number(tli_int(size - 1)));
   tl_Tensor *first = TLI_STEP(c, tli_number(tli_int(0)));
   switch (mode) {
-  case REFLECT: { /* replaces i by |i|, and then by size - 1 - |size - 1 - i| */
+  /* reflects i at both ends: replaces it by |i|, and then by size - 1 - |size - 1 - i| */
+  case REFLECT: {
     tl_Tensor *left = TLI_STEP(c, tlo_abs(i));
     tl_Tensor *past = chain_sub(c, last, left);
     tl_Tensor *right = TLI_STEP(c, tlo_abs(past));

@@ -127,7 +127,7 @@ static tl_Tensor *quantile(const char *op, tl_Tensor *self, tl_Tensor *q, int64_
   }
   if (c.failed) return tli_chain_end(&c, NULL);
   tl_Tensor *list = TLI_STEP(&c, tlo_reshape(q, (tl_Ints){1, (int64_t[]){q->numel}}));
-  /* with any other interpolation, the result is a step function of q */
+  /* with any other interpolation, the result is a step function of q, so q gets no gradient */
   if (way != LINEAR) list = TLI_STEP(&c, tlo_detach(list));
   tl_Tensor *values = TLI_STEP(&c, tlo_detach(out[0]));
   tl_Tensor *ranks = c.failed ? NULL : chain_ranks(&c, values, list, skip_nan);

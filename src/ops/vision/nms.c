@@ -11,7 +11,7 @@
 typedef struct Sorted {
   int64_t n;
   void *side[5];  /* x1, y1, x2, y2 and the area, in the dtype of the boxes */
-  double *groups; /* NULL if all boxes are in one group */
+  double *groups; /* the group of each box; NULL if all boxes are in one group */
   bool *removed;
 } Sorted;
 
