@@ -161,8 +161,16 @@ describe("the export of a training step", function()
          on = not on
          return on and square(m, t) * 2 or square(m, t)
       end)
+      local history = {}
+      no_export(changes "the length of history", function(m, t)
+         local loss = square(m, t)
+         history[#history + 1] = loss:detach()
+         return #history > 50 and loss * 2 or loss
+      end)
       follows(function(m, t) -- these counters have no effect
          n = n + 1
+         history[#history + 1] = t:sum()
+         table.insert(history, "one more")
          state.n = state.n - 2
          state.m = (state.m or 0) + 1
          return square(m, t)

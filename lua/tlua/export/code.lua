@@ -10,7 +10,7 @@ local BEGIN <const> = 32
 -- computed.
 local GETTABUP <const>, GETFIELD <const>, SELF <const> = 11, 14, 20
 local GETUPVAL <const>, GETTABLE <const>, GETI <const>, SETFIELD <const> = 9, 12, 13, 18
-local SETUPVAL <const>, SETTABUP <const> = 10, 15
+local SETUPVAL <const>, SETTABUP <const>, ADDI <const>, LEN <const> = 10, 15, 21, 52
 
 -- Instructions that may stand between the read of a variable and its assignment in an update, such
 -- as n = n + 1 or self.n = (self.n or 0) + 1: moves, loads of constants, reads, additions,
@@ -64,16 +64,16 @@ function Reader:constants()
    return list
 end
 
--- For an instruction that reads a computed key, adds the name of the table to into.tables: the name
--- of the field, or of the upvalue of `fn`, from which the table was read. `from` maps each register
--- to the last instruction that has set the register.
+-- For an instruction that reads a computed key or a length, adds the name of the table to the set
+-- `into`: the name of the field, or of the upvalue of `fn`, from which the table was read. `from`
+-- maps each register to the last instruction that has set the register.
 local function add_table(into, instruction, from, constants, fn)
    local origin = from[instruction >> 16 & 0xff]
    local kind = origin and origin & 0x7f
    local name
    if kind == GETTABUP or kind == GETFIELD then name = constants[origin >> 24] end
    if kind == GETUPVAL and fn then name = debug.getupvalue(fn, (origin >> 16 & 0xff) + 1) end
-   if name then into.tables[name] = true end
+   if name then into[name] = true end
 end
 
 -- Reads the upvalues of a function, and returns the set of those that are the first parameter of an
@@ -132,7 +132,13 @@ function Reader:fn(into, outer, fn)
       if kind == GETUPVAL and fn and not self:updates(start + 4 * i, place, nil, constants) then
          into.variables[place + 1] = true
       end
-      if kind == GETTABLE or kind == GETI then add_table(into, instruction, from, constants, fn) end
+      if kind == GETTABLE or kind == GETI then
+         add_table(into.tables, instruction, from, constants, fn)
+      end
+      -- a length plus 1 is where a script appends
+      if kind == LEN and string.unpack("I4", self.code, start + 4 * i + 4) & 0x7f ~= ADDI then
+         add_table(into.lengths, instruction, from, constants, fn)
+      end
       from[instruction >> 7 & 0xff] = instruction
    end
    outer = {register = register, upvalues = upvalues}
@@ -143,7 +149,8 @@ end
 --- Adds names in the code of a Lua function to sets: to `fields` the fields that it reads; to
 --- `methods` the methods that it calls; to `own` the fields of its first parameter, such as the
 --- `self` of a method, that it reads; to `assigned` the fields that it sets; to `tables` the fields
---- and upvalues whose values it indexes by computed keys or integers; and to `used` the fields, and
+--- and upvalues whose values it indexes by computed keys or integers; to `lengths` the fields and
+--- upvalues whose lengths it reads, except to append; and to `used` the fields, and
 --- to `variables` the numbers of the upvalues, that it reads for more than an update such as
 --- n = n + 1.
 ---@param fn function

@@ -172,6 +172,9 @@ end
 -- Returns those tables all of whose fields count that the recorded calls have not changed.
 local function fixed_tables(parts)
    local list = {}
+   for _, entry in ipairs(parts.lengths) do
+      outside.check_changed({[3] = entry[2], [4] = entry[3], [5] = true}, rawlen(entry[1]))
+   end
    for _, entry in ipairs(parts.whole) do
       if not outside.difference(entry[1], entry[2]) then list[#list + 1] = entry end
    end

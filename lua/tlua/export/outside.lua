@@ -110,7 +110,8 @@ end
 --- an update, such as n = n + 1. `entry` is an item of the lists of reads.lua.
 function M.check_changed(entry, value)
    if not entry[5] or not is_plain(value) or not is_plain(entry[3]) then return end
-   if value ~= value and entry[3] ~= entry[3] then return end -- NaN
+   local both_nan = value ~= value and entry[3] ~= entry[3]
+   if rawequal(value, entry[3]) or both_nan then return end
    torch.raise(("export_step: %s has another value in each call of the function, which reads it; a "
       .. "program would repeat the value of the example; pass it as an input"):format(entry[4]))
 end

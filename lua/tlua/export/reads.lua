@@ -186,6 +186,15 @@ function Reads:add_missing(value, path, wanted)
    end
 end
 
+-- Notes how the code uses a table that has this name in a variable or a field.
+function Reads:note_name(value, name)
+   if type(value) ~= "table" then return end
+   if self.tables[name] or self.measured[name] then self.indexed[value] = true end
+   if self.measured[name] and not debug.getmetatable(value) then
+      table.insert(self.lengths, {value, rawlen(value), "the length of " .. tostring(name)})
+   end
+end
+
 -- Adds the fields of a table that count (see keys_of), and the fields in `wanted` even if the table
 -- lacks them.
 function Reads:add_table(value, path, depth, wanted)
@@ -200,7 +209,7 @@ function Reads:add_table(value, path, depth, wanted)
    for _, key in ipairs(self:keys_of(value)) do
       local name = (type(key) == "string" and "%s.%s" or "%s[%s]"):format(path, key)
       local item = rawget(value, key)
-      if type(item) == "table" and self.tables[key] then self.indexed[item] = true end
+      self:note_name(item, key)
       self:add(value, key, item, name)
       self:visit(item, name, depth + 1, inner)
    end
@@ -227,7 +236,7 @@ function Reads:visit(value, path, depth, wanted)
 end
 
 function Reads:visit_variable(value, name, wanted)
-   if type(value) == "table" and self.tables[name] then self.indexed[value] = true end
+   self:note_name(value, name)
    self:visit(value, name, 1, wanted)
 end
 
@@ -247,10 +256,11 @@ end
 
 --- Returns a table with these lists: `fields` of {owner, key, value, name, used}, for fields of
 --- tables; `upvalues`, in the same form, for upvalues of functions, with the number of the upvalue
---- as key; `whole` of {table, copy, name}, for tables all of whose fields count; and `tensors` of
---- {name, tensor}. `used` tells whether the code reads the value for more than an update such as
---- n = n + 1. The table also has the sets `names` and `methods` of the fields and methods in the
---- code, and the field `varying` of the record of M.during.
+--- as key; `whole` of {table, copy, name}, for tables all of whose fields count; `lengths` of
+--- {table, length, name}, for tables whose lengths the code reads; and `tensors` of {name, tensor}.
+--- `used` tells whether the code reads the value for more than an update such as n = n + 1. The
+--- table also has the sets `names` and `methods` of the fields and methods in the code, and the
+--- field `varying` of the record of M.during.
 ---@param watch table  the result of M.during
 ---@param models nn.Module[]  modules whose fields are left out, but not their methods
 ---@param skipped table<any, boolean>  objects whose fields are left out
@@ -261,6 +271,7 @@ function M.of(watch, models, skipped)
       fields = {}, upvalues = {}, seen = {}, names = {}, methods = {}, library = library.refresh(),
       own = {}, of_class = {}, plain = {}, looped = watch.looped, tables = {}, indexed = {},
       assigned = {}, used = {}, variables = {}, whole = {}, tensors = {}, varying = watch.varying,
+      measured = {}, lengths = {},
    }, Reads)
    for value in next, skipped do reads.seen[value] = true end
    local functions, wanted = {}, {}
@@ -271,7 +282,7 @@ function M.of(watch, models, skipped)
          code(fn, {
             fields = wanted[fn], methods = reads.methods, own = reads.own[fn],
             assigned = reads.assigned, tables = reads.tables, used = reads.used,
-            variables = variables,
+            variables = variables, lengths = reads.measured,
          })
          for i in next, variables do reads.variables[debug.upvalueid(fn, i)] = true end
          for name in next, wanted[fn] do reads.names[name] = true end

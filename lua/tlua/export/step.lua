@@ -468,6 +468,7 @@ local function add_reads(parts, seen)
    seen = reads.of(seen, parts.models, skipped)
    table.move(seen.fields, 1, #seen.fields, #parts.fields + 1, parts.fields)
    parts.upvalues, parts.whole, parts.tensors = seen.upvalues, seen.whole, seen.tensors
+   parts.lengths = seen.lengths
    outside.check_calls(parts, seen)
    parts.reads_rates = outside.reads_rates(parts, seen)
 end
@@ -490,7 +491,7 @@ local function first_call(parts, call, tensors)
    begin_state(parts, existing, scales)
    if not fine then error(message, 0) end
    parts.fields, parts.upvalues = follow.fields_of_models(parts.models), {}
-   parts.whole, parts.tensors = {}, {}
+   parts.whole, parts.tensors, parts.lengths = {}, {}, {}
    if seen then add_reads(parts, seen) end
 end
 
