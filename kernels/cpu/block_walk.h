@@ -13,7 +13,7 @@ typedef struct tlk_Blocks {
   const tli_Iter *it;
   int64_t sizes[2];
   int64_t cols, rows;   /* number of columns and number of rows in a whole block */
-  int64_t across, down; /* number of blocks along dimensions 0 and 1 */
+  int64_t across, down; /* number of blocks along dimension 0, and along dimension 1 */
   int64_t count;
 } tlk_Blocks;
 

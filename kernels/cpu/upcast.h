@@ -22,7 +22,8 @@ static inline void tlk_upcast_free(tlk_Array wide, tlk_Array in, int64_t n) {
   if (wide.data != in.data) tli_free(wide.data, (size_t)n * tl_dtype_size(wide.dtype));
 }
 
-/* Converts `wide`, which tlk_upcast has returned for `out`, back to `out`, and frees it. */
+/* Converts the array `wide`, which tlk_upcast has returned for `out`, to the dtype of `out`, stores
+** it in `out`, and frees `wide`. */
 static inline void tlk_downcast(tlk_Array out, tlk_Array wide, int64_t n) {
   if (wide.data == out.data) return;
   tlk_isa()->convert[wide.dtype][out.dtype](n, out.data, wide.data);

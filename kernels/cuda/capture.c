@@ -41,7 +41,7 @@ static uint64_t pool_of(unsigned long long id) {
 bool cuda_capture_is_open(uint64_t number) { return pool_of(number) != 0; }
 
 /* Asks the driver for the capture that a stream takes part in. In CUDA 13, the driver's function
-** also returns the edges of the captured graph. */
+** has one more argument, for the edges of the captured graph. */
 static cudaError_t capture_info(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
                                 unsigned long long *id) {
 #if CUDART_VERSION >= 13000

@@ -74,7 +74,9 @@ typedef struct Memory {
   int device;
   CUmemAllocationProp kind; /* properties of the memory to map */
   tlk_Blocks blocks;
-  cudaEvent_t spare[64]; /* events that are not in use and can become marks */
+  /* unused events; the allocator takes one to mark a point in a stream's work, and returns it
+  ** later */
+  cudaEvent_t spare[64];
   int nspare;
 } Memory;
 
@@ -166,7 +168,7 @@ static void *from_driver(int64_t bytes) {
   return cuda_ok(cudaMalloc(&data, bytes > 0 ? (size_t)bytes : 1), "cudaMalloc") ? data : NULL;
 }
 
-/* Returns a block to the driver. cudaFree first waits for all streams. */
+/* Returns a block to the driver by cudaFree, which first waits for all streams. */
 static void to_driver(void *data) {
   CUDA_RELAXED;
   cudaFree(data);

@@ -33,7 +33,8 @@ const tl_Host *cuda_host;
 
 static int ndevices;
 static Device devices[CUDA_MAX_DEVICES];
-static atomic_bool forked; /* true in a forked child of the process that opened the devices */
+/* true in a forked child of the process that opened the devices, where CUDA does not work */
+static atomic_bool forked;
 static _Thread_local int current = -1;
 
 /* ---- errors ---------------------------------------------------------------------- */

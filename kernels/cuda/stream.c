@@ -134,7 +134,8 @@ bool cuda_stream_query(tl_Stream *stream, bool *done) {
   return cuda_ok(error, "cudaStreamQuery") && cuda_report(stream->device);
 }
 
-/* Refuses to wait if the driver would invalidate the capture. */
+/* Returns whether a stream may wait for an event. If the driver would invalidate the capture
+** because of this wait, returns false with a message. */
 static bool may_join(const tl_Stream *stream, const tl_Event *event) {
   static const char name[] = "waiting for an event";
   uint64_t ours = cuda_capture(stream), its = cuda_event_capture(event);

@@ -44,8 +44,8 @@ static tl_Graph *capture_of(const tl_Event *event) {
   return NULL;
 }
 
-/* Returns whether a stream may wait for an event of this capture, and so take part in the
-** capture. */
+/* Returns whether a stream may wait for an event that was recorded in this capture. By waiting, a
+** stream takes part in the capture. */
 static bool may_join(const tl_Stream *stream, const tl_Graph *graph) {
   if (stream->device != graph->device)
     return sim_host->fail(TL_EDEVICE,
@@ -158,7 +158,8 @@ uint64_t sim_capture(const tl_Stream *stream) {
 
 /* ---- launching --------------------------------------------------------------------- */
 
-/* Returns a random lane that can continue; -1 if there is none. */
+/* Returns a random lane whose next command can run, because it does not wait for an event that this
+** launch has yet to reach. Returns -1 if there is none. */
 static int next_lane(sim_Command *const at[SIM_STREAMS], uint64_t launch) {
   int found = -1;
   uint64_t seen = 0;

@@ -91,7 +91,8 @@ const sim_Device *sim_owner(const void *address) {
 
 /* ---- what the allocator calls ------------------------------------------------------- */
 
-/* Reserves the first gap between the ranges that is large enough for `bytes`. */
+/* Reserves `bytes` of the device's address space, in the first gap between reserved ranges that is
+** large enough. */
 static char *reserve(void *self, int64_t bytes) {
   sim_Device *d = self;
   sim_Range **at = &d->ranges, *range = malloc(sizeof *range);
@@ -160,7 +161,8 @@ static bool is_busy(const sim_Device *d) {
   return false;
 }
 
-/* Waits until all streams are idle. Other threads may queue commands meanwhile. */
+/* Waits until all streams are idle at the same time. Other threads may queue commands during the
+** wait, so it may have to be repeated. */
 static bool wait_for_all(void *self) {
   do {
     if (!sim_locked_finish_device(self)) return false;

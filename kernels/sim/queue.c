@@ -15,7 +15,8 @@
 ** it queues another command. */
 #define MOST_QUEUED 512
 
-/* The host's request to finish the first `upto` commands of a stream. */
+/* A request of the host, which waits until the thread has run the first `upto` commands of a
+** stream. */
 typedef struct Request {
   tl_Stream *stream;
   uint64_t upto;

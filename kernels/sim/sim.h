@@ -165,7 +165,8 @@ bool sim_locked_put_all(tl_Stream *stream, sim_Queue *commands);
 sim_Command *sim_queue_add(sim_Queue *queue, sim_Kind kind, const sim_Command *what,
                            const void *call, size_t size);
 void sim_queue_clear(sim_Queue *queue);
-/* Runs the first `upto` commands of a stream. Does not report faults. */
+/* Runs the first `upto` commands of a stream. Does not report the faults that kernels find
+** meanwhile. */
 bool sim_locked_drain(tl_Stream *stream, uint64_t upto);
 /* Runs the first `upto` commands of a stream, counts this as a wait, and reports faults. */
 bool sim_locked_finish(tl_Stream *stream, uint64_t upto);

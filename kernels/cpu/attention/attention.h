@@ -42,15 +42,16 @@ typedef struct tlk_AttentionLoops {
   ** the dropout factors (keys, cols), or is NULL. */
   void (*gradient)(int64_t keys, int64_t cols, void *scores, void *grads, const void *keep,
                    const void *norm, const void *delta);
-  /* Converts a boolean mask x to an additive mask of 0 and -inf, leaves any other mask as it is,
-  ** and sets the padding after its first n columns to 0. Returns false if all elements of the mask
-  ** are -inf. */
+  /* Prepares the mask x (keys, cols) of a block for addition to the scores. A boolean mask becomes
+  ** 0 where it is true and -inf where it is false; any other mask stays as it is. The columns after
+  ** the first n, which are padding, become 0. Returns false if all elements of the mask are -inf,
+  ** because the block then contributes nothing. */
   bool (*mask)(bool truth, int64_t keys, int64_t n, int64_t cols, void *x);
   /* Hides the keys that are masked by causality: sets columns [0, first + j) of row j to -inf. */
   void (*hide)(int64_t keys, int64_t cols, int64_t first, void *scores);
   /* Computes the factors by which dropout with probability p multiplies the weights. The random
-  ** words of column c begin at block `block + c * step` of the random sequence. Factors are
-  ** computed for `keys` rounded up to a multiple of 4. */
+  ** words of column c begin at block `block + c * step` of the random sequence. The number of keys
+  ** is rounded up to a multiple of 4, because a block has four words. */
   void (*keep)(int64_t keys, int64_t cols, uint64_t seed, uint64_t block, uint64_t step, double p,
                void *out);
   /* These four functions compute x += y, x *= y, x *= factor, and the sum of x * y. */
@@ -139,8 +140,8 @@ void tlk_attention_store(const tlk_AttentionPlan *p, const tlk_HeadRows *to, int
 tlk_Matrix tlk_attention_turn(const tlk_AttentionPlan *p, tlk_Matrix rows, int64_t n, int64_t size,
                               int64_t cols, void *out);
 
-/* Returns the size in bytes of the buffer `packed` that a product needs. The size is 0 if the plan
-** has no `dots`. */
+/* Returns the size in bytes of the buffer `packed` that a product needs to reorder its factors, or
+** 0 if the plan has no `dots`, because products then read their factors directly. */
 int64_t tlk_attention_packed(const tlk_AttentionPlan *p);
 /* Computes out (rows, cols) = left (rows, terms) * right (terms, cols), or adds the product to out
 ** if `sum` is set. cols must be a whole number of vectors. If the plan has `dots`, `right` must be

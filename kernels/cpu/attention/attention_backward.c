@@ -23,7 +23,7 @@
 typedef struct Call {
   const struct tlk_attention_backward *call;
   tlk_AttentionPlan plan;
-  bool query, key, value, mask; /* whether this pass computes the gradient of each argument */
+  bool query, key, value, mask; /* for each argument, whether this pass computes its gradient */
   /* number of batches and number of key heads in one task; a task contains all heads that add to
   ** the same elements of the mask's gradient, so no two threads add to one element */
   int64_t batches, heads;
@@ -119,7 +119,8 @@ static void take_queries(const Call *c, Work *w, const tlk_AttentionBlock *block
 
 /* ---- a block of scores ---- */
 
-/* Adds the gradients of a block's scores to the mask's gradient, one query at a time. */
+/* Adds the gradients of a block's scores, which are also those of the additive mask, to the mask's
+** gradient, one query at a time. */
 static void add_mask(const Call *c, Work *w, const tlk_AttentionBlock *block) {
   const tlk_AttentionPlan *p = &c->plan;
   const tlk_HeadPairs *m = &c->call->grad_mask;

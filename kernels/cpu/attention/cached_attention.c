@@ -45,7 +45,7 @@ static int64_t lay_out(const tlk_AttentionPlan *p, Work *w, void *memory) {
 
 /* Rounds a group to 8 bits and returns its scale, which is NaN if an element is not finite. */
 static uint16_t round_group(const float *x, int8_t *q) {
-  /* adding this number and subtracting it again rounds to an integer */
+  /* adding this number, 1.5 * 2^23, and subtracting it again rounds a float to an integer */
   const float rounder = 12582912.0f;
   uint32_t most = 0;
   for (int i = 0; i < GROUP; i++) {
@@ -180,7 +180,8 @@ static void attend(const Call *c, const Work *w, const tlk_Cache *cache, int64_t
   }
 }
 
-/* Stores the new keys and values of one key head of a cache, and computes its queries. */
+/* Stores the new keys and values of one key head in the cache, and then computes the attention of
+** the queries that use this head. */
 static void run_head(const Call *c, const Work *w, const tlk_Cache *cache, int64_t kv) {
   const struct tlk_cached_attention *l = c->call;
   int64_t shared = l->heads / l->kv_heads;

@@ -8,7 +8,8 @@
 #include "kernels/math.h"
 
 #define LANES 32
-/* Unrolls a loop that halves its counter from LANES / 2 down to 1, which takes 5 iterations. */
+/* Unrolls a loop that adds up the lanes of a vector by halving their number, from LANES / 2 down to
+** 1, which takes 5 iterations. */
 #define UNROLL _Pragma("GCC unroll 5")
 #define SPAN (64 * LANES)
 

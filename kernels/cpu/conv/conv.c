@@ -31,7 +31,8 @@ static Sizes sizes_of(const tlk_Conv *c) {
 ** its kernels use. */
 typedef bool (*Method)(const tlk_Conv *c, void *to, const void *a, const void *b, const void *bias);
 
-/* Computes the convolution or, if `backward`, the gradient of its input. */
+/* Computes the convolution or, if `backward`, the gradient of its input, as the weighted sums that
+** plan.h describes. */
 static bool plan_sums(const tlk_Conv *c, bool backward, void *out, const void *in,
                       const void *weight, const void *bias) {
   tlk_ConvPlan p = {.conv = c, .in = in, .bias = bias, .out = out};

@@ -19,7 +19,8 @@ typedef struct Lanes {
   tlk_ConvPlan *plan;
   /* number of positions of the plan's largest job, rounded up to whole vectors */
   int64_t positions;
-  int64_t slack; /* number of elements that loops read beyond the end of the scratch image */
+  /* number of elements that vector loops may read beyond the end of the scratch image */
+  int64_t slack;
 } Lanes;
 
 static int64_t round_up(int64_t n, int64_t to) { return tlk_ceil_div(n, to) * to; }
@@ -83,7 +84,8 @@ static void store_grid(const tlk_ConvPlan *p, const tlk_ConvJob *j, const char *
     }
 }
 
-/* Computes one part of the output channels of one group of one image. */
+/* Computes one part of the output channels of one group of one image. Several threads may share a
+** group. */
 static void run_part(const Lanes *l, int64_t image, int64_t group, int64_t part, char *scratch) {
   tlk_ConvPlan *p = l->plan;
   const tlk_Conv *c = p->conv;

@@ -43,8 +43,9 @@ typedef struct Scratch {
   const float **table; /* array (tiles, elements, ROWS) of pointers to the channels of pixels */
   /* array (elements) of the offset of each kernel element from the first one */
   int64_t *offsets;
-  float *sums;    /* array (tiles, ROWS, WIDTH) of partial sums */
-  float *outside; /* array (channels) that stands for the channels of a pixel in the padding */
+  float *sums; /* array (tiles, ROWS, WIDTH) of partial sums */
+  /* array (channels) of the values that a pixel in the padding has in each channel */
+  float *outside;
 } Scratch;
 
 /* Returns whether the window of each output position is the one pixel at the same position of the
@@ -86,7 +87,7 @@ static void fill_table(const Run *run, int64_t begin, int64_t n, Scratch *s) {
     y = 0;
     image += height * row;
   }
-  /* fills up the last tile by repeating its last position */
+  /* the loops need a whole tile, so the last tile is filled up by repeating its last position */
   for (int64_t k = n; k % ROWS != 0; k++) {
     const float **to = s->table + k / ROWS * run->elements * ROWS + k % ROWS;
     for (int64_t e = 0; e < run->elements; e++) to[e * ROWS] = to[e * ROWS - 1];

@@ -164,8 +164,9 @@ static void residue_grid(const tlk_ConvPlan *p, tlk_ConvJob *j, const int64_t re
   }
 }
 
-/* Fills in the weights of a job whose grid is known; `used` is scratch memory for the indices of
-** all kernel elements. */
+/* Completes a job whose grid is known: finds the taps (kernel elements) that contribute to it,
+** computes their offsets, and packs their weights. Returns false if memory is exhausted. `used` is
+** scratch memory for the indices of all taps. */
 static bool residue_weights(tlk_ConvPlan *p, tlk_ConvJob *j, const int64_t residue[3],
                             const int64_t first[3], const char *weight, int64_t *used) {
   const tlk_Windows *w = &p->conv->windows;

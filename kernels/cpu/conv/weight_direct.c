@@ -33,7 +33,8 @@ typedef struct Dots {
   int64_t height, width; /* number of rows and number of taps of a tile */
   int64_t row_tiles, tap_tiles;
   int64_t positions; /* number of positions, rounded up to whole vectors */
-  /* distance in elements between neighbouring images of a group in scratch memory */
+  /* distances in elements between neighbouring images of a group in scratch memory, for the images
+  ** and for the gradients */
   int64_t in_step, grad_step;
   int64_t *offsets; /* array (tap_tiles * width): offset of each tap (kernel element) in the scratch
                     ** image */

@@ -25,8 +25,8 @@ typedef struct tlk_Segment {
 
 tlk_Segments tlk_segments(const int64_t sizes[2], int64_t images);
 tlk_Segment tlk_segment(const tlk_Segments *s, int64_t index);
-/* Returns how many of the n segments from `index` on lie below one another in one image, so that
-** one step can transform them together. */
+/* Returns how many of the n segments from `index` on lie directly below one another in the same
+** image. One call can transform them together. */
 int64_t tlk_segments_below(const tlk_Segments *s, int64_t index, int64_t n);
 /* Returns the number of segments in a chunk, at most `most`. A chunk's number of tiles is rounded
 ** up to a multiple of `rows`. The result is the number of segments that needs the least

@@ -15,7 +15,8 @@ typedef struct Move {
   tlk_Blocks blocks;
 } Move;
 
-#define COPY_BYTES (256 * 1024) /* with fewer bytes, a second thread makes a copy slower */
+/* a thread copies at least this number of bytes; with fewer, a second thread makes a copy slower */
+#define COPY_BYTES (256 * 1024)
 
 static void copy_bytes(void *context, int64_t begin, int64_t end) {
   const tli_Iter *it = context;

@@ -15,7 +15,7 @@ enum { AT_A_TIME = 512 };
 
 static bool is_fraction(tl_DType dtype) { return tli_dtype_categories[dtype] >= TLI_FLOAT; }
 
-/* Returns the intermediate type of conversions between `stored` and `other`. */
+/* Returns the type through which a conversion between `stored` and `other` goes. */
 static tl_DType between(tl_DType stored, tl_DType other) {
   if (tli_is_float(stored)) return TL_F32;
   if (stored == TL_C32) return TL_C64;

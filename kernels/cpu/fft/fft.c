@@ -155,7 +155,8 @@ static void run_folded(const Call *c, int64_t i, int64_t count, bool followed, t
   }
 }
 
-/* Transforms line i alone; `line` has room for n + 1 complex numbers. */
+/* Transforms line i alone, not together with other lines in vector lanes. `line` has room for n + 1
+** complex numbers. */
 static bool run_line(const Call *c, int64_t i, char *line, tlk_FftRoom *room) {
   const struct tlk_fft *call = c->call;
   int64_t size = c->size, half = size / 2, n = call->n, inner = call->inner;

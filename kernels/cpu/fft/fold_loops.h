@@ -127,7 +127,8 @@ static inline __attribute__((always_inline)) void fold_out(const Complexes v[LAN
   }
 }
 
-/* Computes the first pass for WIDTH columns, whose elements are in v. */
+/* Computes the first pass (see `fold` in transform.h) for WIDTH columns, whose elements are in
+** v. */
 static inline __attribute__((always_inline)) void fold_columns(Complexes v[LANES], real sign,
                                                                const real *w, real *re, real *im) {
   UNROLL for (int k = 0; k < LANES; k++) v[k].im *= sign;
@@ -151,7 +152,8 @@ static void fold_one(int64_t m, const real *x, bool followed, real sign, const r
 }
 
 #if VECTOR_WIDTH >= 8
-/* Transforms at most WIDTH / 2 columns of each of two lines. */
+/* Computes the first pass of two lines at once. Each line has at most WIDTH / 2 columns, so both
+** fit into one vector. */
 static void fold_two(int64_t m, const real *x, int64_t apart, bool followed, real sign,
                      const real *w, tlk_FftPiece to) {
   real copy[2 * WIDTH] = {0};

@@ -164,7 +164,8 @@ void tlk_fft_store(const tlk_FftEnd *out, tlk_FftRoom *room, tlk_FftPiece from) 
   store_rows(out, 0, out->rows, room, &piece, 0);
 }
 
-/* Loads lines and transforms them by the first pass, some groups at a time. */
+/* Loads lines and transforms them by the first pass. Both steps alternate, for some groups of rows
+** at a time, so that the loaded rows are still in the cache. */
 static void load_by_pass(const tlk_FftPass *pass, const tlk_FftEnd *in, tlk_FftRoom *room) {
   int64_t r = pass->radix, most = TLK_FFT_CHUNK / r, lanes = in->lines->all;
   tlk_FftPiece chunk = piece_of(in, room->chunk);
@@ -179,7 +180,8 @@ static void load_by_pass(const tlk_FftPass *pass, const tlk_FftEnd *in, tlk_FftR
   next(room);
 }
 
-/* Transforms lines by the last pass, which has one group, and stores them, some rows at a time. */
+/* Transforms lines by the last pass, which has one group, and stores them. Both steps alternate,
+** for some rows at a time, so that the rows are still in the cache. */
 static void store_by_pass(const tlk_FftPass *pass, const tlk_FftEnd *out, tlk_FftRoom *room) {
   int64_t r = pass->radix, most = TLK_FFT_CHUNK / r, lanes = out->lines->all;
   tlk_FftPiece chunk = piece_of(out, room->chunk);

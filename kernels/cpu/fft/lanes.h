@@ -77,7 +77,8 @@ static inline const tlk_FftPlan *tlk_fft_folding(const tlk_FftPlan *p) {
   const tlk_FftPlan *plan = p->inner ? p->inner : p;
   return plan->fold ? plan : NULL;
 }
-/* Returns how many lines plan p folds at once: 2 if each fills at most half of a vector. */
+/* Returns how many lines plan p folds into vectors at once: 2 if a line fills at most half of a
+** vector, otherwise 1. */
 static inline int64_t tlk_fft_fold_count(const tlk_FftPlan *p) {
   return 2 * p->fold->n <= tlk_fft_loops(p->part)->width ? 2 : 1;
 }

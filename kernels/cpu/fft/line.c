@@ -87,8 +87,8 @@ static bool line_divided(Line *c) {
   return ok;
 }
 
-/* Transforms one line by Bluestein's algorithm. The inverse transform is the conjugate of the
-** transform of the conjugates. */
+/* Transforms one line by Bluestein's algorithm. The inverse transform is computed as the conjugate
+** of the transform of the conjugates. */
 static bool line_chirp(const Line *c) {
   const tlk_FftPlan *p = c->plan;
   int64_t size = 2 * (int64_t)tl_dtype_size(p->part), m = p->inner->n;

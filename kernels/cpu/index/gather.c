@@ -14,7 +14,8 @@
 
 /* The number of elements in a task. */
 #define TASK 16384
-/* While a line is scattered, the loop checks for interruption after this number of elements. */
+/* While it scatters a line, a thread checks for interruption by the user after this number of
+** elements. */
 #define UNASKED (1 << 18)
 
 /* ---- checking positions ---- */
@@ -58,7 +59,9 @@ typedef struct Walk {
   tlk_Blocks blocks;
   int64_t stretch; /* number of elements of one line that a task processes */
   int64_t stretches;
-  int64_t ranges; /* for scatter: number of ranges into which the indexed dimension is divided */
+  /* for scatter: number of ranges of positions into which the indexed dimension is divided, one for
+  ** each thread */
+  int64_t ranges;
   tlk_GatherLoop gather;
   tlk_ScatterLoop scatter;
   tlk_FirstFault first;

@@ -13,7 +13,7 @@ typedef struct tlk_LapackCall {
   bool vectors, left, upper, transpose, unit, hermitian;
   char job;
   int m, n, k, nrhs;
-  const void *in; /* read-only operands: factors, tau */
+  const void *in; /* arrays that the routine only reads, such as factors or the array tau */
   void *a, *b, *s, *u, *vt;
   const int *pivots_in;
   int *pivots, *rank, *info;

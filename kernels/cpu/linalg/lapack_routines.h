@@ -140,7 +140,8 @@ static void solve_corner(bool upper, int n, int rows, const number *a, int lda, 
   }
 }
 
-/* Returns the number of columns of the first part of a triangle of n columns. */
+/* Returns the number of columns of the first of the two parts into which a triangle of n columns is
+** divided. */
 static int half_of(int n) {
   int step = n > TRIANGLE ? TRIANGLE : CORNER;
   return (n / 2 + step - 1) / step * step;
@@ -239,7 +240,7 @@ static bool getrf(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   return true;
 }
 
-/* Exchanges columns i and j, which have n numbers, of a column-major matrix. */
+/* Exchanges columns i and j, each of n numbers, of a column-major matrix. */
 static __attribute__((noinline)) void exchange_columns(number *a, int64_t n, int64_t i, int64_t j) {
   for (int64_t k = 0; i != j && k < n; k++) {
     number kept = a[i * n + k];

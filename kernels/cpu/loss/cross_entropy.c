@@ -61,8 +61,10 @@ static void turn_back(const tlk_Classes *k, const Turned *t, int64_t first, int6
 typedef struct Loss {
   const tlk_Classes *call;
   const tlk_ClassLoops *loops;
-  int64_t size;   /* size of an element in bytes */
-  int64_t strips; /* number of strips into which the dimension `inner` is divided */
+  int64_t size; /* size of an element in bytes */
+  /* number of strips, which are ranges of neighbouring columns, into which the dimension `inner` is
+  ** divided */
+  int64_t strips;
   const char *in;
   char *loss, *weights;
   double *norm;

@@ -19,7 +19,7 @@ typedef struct Work {
   bool wide; /* whether the data is double instead of float */
   const void *log_probs, *grad_loss, *loss_in, *alpha_in;
   void *loss, *alpha, *grad;
-  /* failed: memory is exhausted; stopped: the user has interrupted the work */
+  /* `failed` becomes true if memory is exhausted, and `stopped` if the user interrupts the work */
   atomic_bool failed, stopped;
 } Work;
 

@@ -36,7 +36,8 @@ static void open_library(void) {}
 /* The memory that OpenBLAS allocates for each of its threads when it is opened, and for each thread
 ** that calls it. If an allocation fails, OpenBLAS tries again for ever. */
 #define BUFFER_BYTES ((size_t)128 << 20)
-#define OTHER_BYTES ((size_t)72 << 20) /* memory that OpenBLAS needs for other purposes */
+/* memory that OpenBLAS needs for other purposes than these buffers */
+#define OTHER_BYTES ((size_t)72 << 20)
 
 static bool has_room(size_t buffers) {
   if (buffers > (SIZE_MAX - OTHER_BYTES) / BUFFER_BYTES) return false;

@@ -122,8 +122,8 @@ typedef struct Batch {
   bool rows;
   int64_t step;  /* number of rows or columns in one step */
   int64_t steps; /* number of steps in a product */
-  /* whether each step is a call of its own, because the order in which BLAS adds terms may depend
-  ** on sizes */
+  /* whether each step is a separate call of BLAS; steps are not merged to one larger call, because
+  ** the order in which BLAS adds terms may depend on the sizes */
   bool pieces;
   atomic_bool stopped;
 } Batch;

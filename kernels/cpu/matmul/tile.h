@@ -55,8 +55,8 @@ typedef struct tlk_TileLoops {
 ** vectors, because the width of vectors does not change the order of a sum. */
 const tlk_TileLoops *tlk_product_loops(bool wide);
 
-/* Returns the width of panels that divides n columns most evenly; it is a multiple of a vector's
-** number of lanes. */
+/* Returns the width of panels (in columns) that divides n columns most evenly. The width is a
+** multiple of a vector's number of lanes. */
 static inline int64_t tlk_tile_width(const tlk_TileLoops *f, int64_t n) {
   int64_t most = (int64_t)f->lanes * f->vectors;
   int64_t panels = n <= most ? 1 : (n + most - 1) / most;

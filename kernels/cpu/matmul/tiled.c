@@ -84,7 +84,7 @@ typedef struct Rows {
 COMBINE(f32, float)
 COMBINE(f64, double)
 
-/* Returns whether reading b in place is better than packing it. */
+/* Returns whether reading b in place is faster than packing it into panels first. */
 static bool in_place(const Product *p) {
   const tlk_Gemm *g = p->g;
   int64_t row = g->ldb * p->size;
@@ -178,8 +178,8 @@ static Rows rows_of(const Product *p, int64_t begin, int64_t rows, int64_t at, i
   return (Rows){p->rows, rows, p->depth};
 }
 
-/* Combines sums with c. This is needed if the loop could not write to c directly because of alpha,
-** beta or the width. */
+/* Computes c = alpha * sums + beta * c for a tile. This is needed if the loop could not write to c
+** directly because of alpha, beta or the width. */
 static void store_tile(const Product *p, int64_t rows, int64_t cols, bool first, const char *sums,
                        char *c) {
   double alpha = p->alpha, beta = first ? p->beta : 1;

@@ -38,8 +38,8 @@ static Columns columns_of(int64_t outer, int64_t channels, int64_t inner) {
   return (Columns){channels, each, 1, channels};
 }
 
-/* Repeats each channel's value for all columns of the channel. Returns `from` itself if each
-** channel has one column. */
+/* Copies each channel's value to all columns of the channel. Returns `from` itself if each channel
+** has only one column. */
 static const void *spread(char *to, const void *from, const Columns *s, int64_t size) {
   if (from == NULL || s->each == 1) return from;
   for (int64_t c = 0; c < s->channels; c++)

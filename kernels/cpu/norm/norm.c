@@ -131,7 +131,7 @@ static void back_rows(const Call *c, int64_t first, int64_t rows, double *sums, 
   for (int64_t k = 0; k < rows; k++)
     c->kernel->row_back(c->n, grad + k * c->n * wide, in + k * c->n * wide, c->weight, mean[k],
                         rstd[k], c->shift, result + k * c->n * wide);
-  if (c->grad_sum) /* the buffer of `grad` is no longer needed, so grad_sum may use it */
+  if (c->grad_sum) /* the buffer of `grad` is no longer needed, so grad_sum is converted in it */
     add(c, rows * c->n, result, result, fetch(c, c->grad_sum + at, rows * c->n, buffers));
   if (c->convert) c->isa->convert[c->compute][c->dtype](rows * c->n, c->out + at, result);
 }

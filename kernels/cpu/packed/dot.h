@@ -13,9 +13,10 @@ enum {
   TLK_GROUPS = TLI_CHUNK / 16
 };
 
-/* A chunk of an input row, rounded to 8 bits. `scale`, `sum` and `offset` have one element for each
-** group of the weight's layout; `sum` is the scale times the sum of the group's integers. `offset`
-** is the sum of the group's integers, multiplied by the negative of the layout's zero. */
+/* A chunk of an input row, rounded to 8 bits. The arrays `scale`, `sum` and `offset` have one
+** element for each group of the weight's layout. `sum` is the scale times the sum of the group's
+** integers. `offset` is that sum of integers times the negative of the layout's zero, the integer
+** that stands for 0. */
 typedef struct tlk_Rounded {
   int8_t q[TLI_CHUNK];
   float scale[TLK_GROUPS], sum[TLK_GROUPS];

@@ -193,8 +193,8 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
 
 /* ---- blocks ------------------------------------------------------------------- */
 
-/* The buffers of a thread. `held` describes the contents of the operands' buffers. So a broadcast
-** operand that is the same in the next block is not loaded again. */
+/* The buffers of a thread. `held` records which elements the buffers of the operands contain. So a
+** broadcast operand that is the same in the next block is not loaded again. */
 typedef struct Buffers {
   _Alignas(64) char data[BUFFER_BYTES];
   const char *held[MAX_ARGS];
@@ -240,7 +240,8 @@ static const void *fetch(const Call *call, const tlk_Block *block, int k, Buffer
   return buffer;
 }
 
-/* Stores output k: converts and scatters the results of the loop. */
+/* Stores output k of a block: converts the loop's results to the output's dtype and copies them to
+** the output's strides. */
 static void deliver(const Call *call, const tlk_Block *block, int k, const void *result,
                     Buffers *buffers) {
   const tli_IterArg *arg = &call->it->args[k];

@@ -38,7 +38,8 @@ static void span(const tlk_Pool *p, int d, int64_t o, int64_t *begin, int64_t *e
   if (!p->include_pad) *covered = *end - *begin;
 }
 
-/* Computes the factor of each window's sum: 1 / divisor, or 1 / number of elements. */
+/* Computes the factor by which each window's sum is multiplied to give the average: 1 / divisor if
+** there is one, otherwise 1 / number of elements. */
 static void fill_shares(const tlk_Pool *p, int64_t *const covered[3], double *share) {
   const int64_t *out = p->windows.out;
   for (int64_t a = 0; a < out[0]; a++)
@@ -107,7 +108,7 @@ typedef enum Kind { MAX, AVERAGE, SPREAD } Kind;
 typedef struct Work {
   const tlk_Spans *spans;
   Kind kind;
-  tl_DType dtype; /* the type that the loops compute in */
+  tl_DType dtype; /* the dtype that the loops compute in */
   int64_t in_size, out_size;
   char *in, *out;
   int64_t *indices;

@@ -228,7 +228,7 @@ static VNNI void sum_vnni(const Tile *t, bool alone, Sums out) {
 }
 #endif
 
-/* Returns the offset, from the beginning of an image, of the first byte of a position's window. */
+/* Returns the offset in bytes of the window of position i from the beginning of its image. */
 static int64_t position_at(const tlk_QuantizedProduct *p, int64_t i) {
   const tlk_Windows *w = &p->call->windows;
   if (p->flat) return i * p->channels;

@@ -8,7 +8,8 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
 
-#define GROUP (4 * TLK_RANDOM_BLOCKS) /* number of elements in a group */
+/* number of elements whose random words are drawn together as a group */
+#define GROUP (4 * TLK_RANDOM_BLOCKS)
 
 typedef struct Drop {
   const tlk_Isa *isa;

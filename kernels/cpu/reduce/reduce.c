@@ -86,8 +86,8 @@ static void add_columns(const Plan *p, const char *src, int64_t rows, int64_t co
   }
 }
 
-/* Adds rows with few columns. Several rows are treated as one wide row, whose accumulators are
-** joined at the end. */
+/* Adds rows with few columns to the accumulators. Several rows are treated as one wide row, which
+** fills vectors, and its accumulators are joined at the end. */
 static void add_narrow(const Plan *p, const char *src, int64_t rows, int64_t cols, void *acc) {
   int64_t fold = TLK_CHUNK / 8 / cols;
   int64_t wide = rows / fold;

@@ -53,9 +53,11 @@ typedef struct tlk_RnnPart {
 /* The layout of a row of gates. Positions and sizes are multiples of `hidden`. */
 typedef struct tlk_RnnLayout {
   int64_t width;
-  tlk_RnnPart state;    /* the part of the row that weight_hh computes */
-  int inputs;           /* number of parts in `input` */
-  tlk_RnnPart input[2]; /* the parts of the row that weight_ih computes */
+  /* the part of the row to which the product of weight_hh and the state contributes */
+  tlk_RnnPart state;
+  int inputs; /* number of parts in `input` */
+  /* the parts of the row to which the product of weight_ih and the input contributes */
+  tlk_RnnPart input[2];
 } tlk_RnnLayout;
 extern const tlk_RnnLayout tlk_rnn_layouts[]; /* layouts, indexed by tlk_RnnMode */
 

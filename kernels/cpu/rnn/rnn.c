@@ -137,7 +137,7 @@ static void run_samples(void *context, int64_t begin, int64_t end) {
 
 /* ---- the pass --------------------------------------------------------------------- */
 
-/* Adds the input's bias and the state's bias of each column. */
+/* Sets `bias` to the sum of the input's bias and the state's bias of each column. */
 static void join_biases(const Forward *f) {
   const tlk_Rnn *r = &f->layer.rnn;
   const tlk_RnnLayout *l = f->layer.layout;

@@ -33,7 +33,8 @@ typedef struct Plan {
   int64_t width, strips;
   int64_t group;  /* number of adjacent lines: inner, or all lines if they are transposed */
   int64_t s0, s1; /* strides across lines and along n, in elements */
-  /* number of elements that a transposition moves together: inner, or 1 if lines are adjacent */
+  /* number of adjacent elements that are moved together when lines are transposed: inner, or 1 if
+  ** lines are adjacent */
   int64_t unit;
   atomic_bool stopped; /* becomes true if the user interrupts the scan */
 } Plan;

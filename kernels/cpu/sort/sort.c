@@ -175,7 +175,8 @@ typedef struct Work {
   atomic_bool failed;
 } Work;
 
-/* Stores result number `to` of the row: the element at position `place`, and this position. */
+/* Stores result number `to` of the row: the value of the element at position `place`, and its
+** position. */
 static inline void give(const Work *w, int64_t row, int64_t to, int64_t place) {
   if (w->values.data)
     memcpy((char *)w->values.data + (row * w->k + to) * w->size,
@@ -425,8 +426,8 @@ bool tlk_topk(const struct tlk_topk *call) {
   return run(&w, select_row, bytes);
 }
 
-/* Returns the position of a key in a row. If the key occurs several times, `which` counts the
-** occurrences from 0. */
+/* Returns the position of an element with the given key in a row. If several elements have the key,
+** `which` counts them from 0. */
 static int64_t find_key(const Work *w, int64_t row, uint64_t key, int64_t which) {
   const void *data = row_data(w, row);
   for (int64_t i = 0; i < w->n; i++)

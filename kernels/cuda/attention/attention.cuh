@@ -26,7 +26,8 @@ __device__ __forceinline__ C score(const tlk_Attention &a, C product, int64_t ba
   return s + load_any<C>(static_cast<const char *>(m.array.data) + at * bytes, m.array.dtype);
 }
 
-/* Returns whether cuda_few_queries can compute this call faster than tiles of queries. */
+/* Returns whether a call has so few queries that cuda_few_queries computes it faster than kernels
+** that work on tiles of queries. */
 bool cuda_takes_few_queries(const struct tlk_attention *call);
 bool cuda_few_queries(const struct tlk_attention *call);
 

@@ -20,7 +20,7 @@ namespace {
 ** rows. */
 template <int N> struct Rows {
   const char *at;
-  int64_t step; /* distance in bytes between two rows of the thread */
+  int64_t step; /* distance in bytes between two consecutive rows that the thread loads */
   Words words[N];
 
   /* Loads the rows with the numbers first, first + teams, ... that are less than `rest`, and sets
@@ -56,8 +56,8 @@ constexpr int few_blocks(int rows) { return rows == 1 ? 4 : 2; }
 template <class S, int R>
 __global__ void __launch_bounds__(THREADS, few_blocks(R))
     few_kernel(const __grid_constant__ tlk_Attention a, const __grid_constant__ Work w) {
-  /* E: number of elements that a thread holds of a row; UNROLL: number of keys that it loads at
-  ** once */
+  /* E is the number of elements of a row that a thread holds. UNROLL is the number of keys that it
+  ** loads at once. */
   enum { E = 16 / sizeof(S), UNROLL = 2 };
   __shared__ float sums[WARPS][R][MOST_ELEMENTS];
   __shared__ float largest[WARPS][R], totals[WARPS][R];

@@ -33,7 +33,8 @@ struct Softmax {
 };
 
 struct SoftmaxBackward {
-  /* the two inputs are the gradient of the result, and the result */
+  /* The inputs are the gradient of the result, and the result. `twice` is true, because both are
+  ** read a second time (walk.cuh). */
   enum { inputs = 2, twice = true };
   bool log_too;
 

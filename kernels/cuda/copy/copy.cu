@@ -71,7 +71,8 @@ static bool move_units(const tlk_Context *cx, tli_Iter it, int64_t size) {
 ** in src. `rest` is a loop over the other dimensions, and each of its iterations copies one
 ** matrix. */
 struct Transpose {
-  /* cols, rows: sizes in elements; dst_row, src_col: strides in bytes */
+  /* sizes of the matrix in elements, and the strides in bytes from row to row of dst and from
+  ** column to column of src */
   int64_t cols, rows, dst_row, src_col;
   int64_t across, down; /* number of tiles in each direction */
   Strided<2> rest;

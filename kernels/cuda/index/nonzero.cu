@@ -1,6 +1,7 @@
 /*
-** nonzero.cu - counts the nonzero elements, and lists their positions in order. The output of a
-** tile begins at an offset that is the number of nonzero elements in the tiles before it.
+** nonzero.cu - counts the nonzero elements, and lists their positions in order. The elements are
+** divided into tiles. A tile writes its positions behind those of all earlier tiles, so the nonzero
+** elements in each tile are counted first.
 */
 #include "kernels/cuda/complex.cuh"
 #include "kernels/cuda/cuda.cuh"

@@ -18,7 +18,7 @@ static pthread_once_t opening = PTHREAD_ONCE_INIT;
 
 static struct Handle {
   pthread_mutex_t lock;
-  cudnnHandle_t handle; /* NULL until it is created */
+  cudnnHandle_t handle; /* the device's handle, which is created on first use; NULL before */
 } handles[CUDA_MAX_DEVICES];
 
 static void open_library(void) {

@@ -122,7 +122,8 @@ static __global__ void __launch_bounds__(ROW_THREADS)
   }
 }
 
-/* A matrix of a half type, and its size in the padded product that is computed instead. */
+/* A matrix of a half type, and its larger size in the padded product, which is computed in place of
+** the original product. */
 struct Matrix {
   const void *data;
   int64_t ld, rows, cols, to_rows, to_cols;

@@ -21,7 +21,7 @@ bool reduce_channels(const tlk_Context *cx, const Source<Op::inputs> &in, int64_
   return reduce_rows(cx, in, g, op);
 }
 
-/* Describes an array with one element for each channel. */
+/* Describes an array with one float or, if `wide`, one double for each channel. */
 Result per_channel(const void *data, bool wide) {
   return Result{(char *)data, wide ? TL_F64 : TL_F32, wide ? 8 : 4};
 }

@@ -69,7 +69,7 @@ template <int family, int nclocks> static bool launch_coefs(const struct tlk_opt
 TLK_OPTIM_RULES(X)
 #undef X
 
-/* The argument of the kernel: the contents of tlk_optim_step in a form for the device. */
+/* The argument of the kernel. It has the fields of struct tlk_optim_step that the kernel reads. */
 struct Step {
   int32_t first[TLK_OPTIM_TENSORS + 1]; /* for each tensor, the index of its first chunk */
   int8_t param, grad, state;

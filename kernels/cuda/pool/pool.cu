@@ -115,7 +115,8 @@ template <class C> bool run_max(const struct tlk_max_pool *call) {
 
 /* ---- averages ---- */
 
-/* Computes 1 / n. Keeps the result for the next call, because most counts are equal. */
+/* Computes 1 / n for the number n of elements of a window. Keeps the result for the next call,
+** because most windows have equally many elements. */
 struct Share {
   int64_t n;
   double value;

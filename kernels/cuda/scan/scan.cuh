@@ -60,8 +60,8 @@ template <class F> struct Scan {
   }
 };
 
-/* Returns the x of the lane that is `step` lanes before this one. The first `step` lanes get their
-** own x. */
+/* Returns the value of x in the lane that is `step` lanes before the calling one. The first `step`
+** lanes get their own value. */
 template <class T> __device__ __forceinline__ T shuffle_up(T x, int step) {
   static_assert(sizeof(T) % 4 == 0, "words");
   int words[sizeof(T) / 4];

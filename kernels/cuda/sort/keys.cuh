@@ -125,8 +125,8 @@ struct Picked {
                                        int64_t place) const {
     put(in, row * in.n + place, row * k + to, place);
   }
-  /* Stores element `from` of the whole input as element `at` of the output. Also stores `place`,
-  ** which is the element's position in its row. */
+  /* Stores element `from`, counted over all rows of the input, as element `at` of the output. Also
+  ** stores `place`, which is the element's position in its row. */
   __device__ __forceinline__ void put(const Keys &in, int64_t from, int64_t at,
                                       int64_t place) const {
     if (indices) indices[at] = place + 1;

@@ -47,7 +47,8 @@ template <class Item> struct Made {
 
 bool is_large(const Keys &in) { return in.bits > 32; }
 
-/* Sorts the rows, and then calls then(items). */
+/* Sorts the rows, and then calls then(items) with the sorted items, whose memory is freed
+** afterwards. */
 template <class Item, class Then>
 bool with_sorted(const tlk_Context *cx, const Keys &in, Then then) {
   bool alone = in.n <= Short<Item>::items;

@@ -1,5 +1,6 @@
 /*
-** resample.cu - resampling along one dimension. Each thread computes one output element.
+** resample.cu - resampling of images along one dimension, as for interpolation. Each thread
+** computes one output element.
 */
 #include "kernels/cuda/cuda.cuh"
 
