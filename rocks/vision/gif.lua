@@ -169,7 +169,7 @@ local function frames_of(text, most_bytes)
 end
 
 --- Decodes a GIF file. Returns the frames, (3, height, width) uint8 for one and (n, 3, height,
---- width) for several; returns nil and a message if the file is damaged or its frames are too large.
+--- width) for several; returns nil and a message if the file is damaged or too large.
 ---@param text string  the file's bytes
 ---@param most_bytes? integer  the largest number of bytes of all frames; by default 64 MiB, or 1000
 --- bytes for each byte of the file if that is more

@@ -147,9 +147,9 @@ function M.decode_webp(...)
 end
 
 --- Decodes the bytes of a GIF file. A frame is drawn over the frame before it if its disposal
---- method is "none", otherwise over the background, as in torchvision. A small file can ask for many
---- large frames: files whose frames have more than 64 MiB, and more than 1000 bytes for each byte of
---- the file, get an error unless `max_bytes` allows them.
+--- method is "none", otherwise over the background, as in torchvision. A small file can ask for
+--- many large frames: files whose frames have more than 64 MiB, and more than 1000 bytes for each
+--- byte of the file, get an error unless `max_bytes` allows them.
 ---
 ---     local head = "GIF89a\1\0\1\0\x80\0\0\9\8\7\0\0\0"
 ---     local image = "\x2c\0\0\0\0\1\0\1\0\0\2\2\x44\1\0"
