@@ -20,20 +20,12 @@ local function same_keys(one, two)
 end
 
 -- Returns a state dict, given as a table or as the path of a file. Raises an error if the names in
--- the state count from 1, since weights have PyTorch's names, which count from 0. Raises an error
--- for the names of torchvision's weights, since these would have to be downloaded.
+-- the state count from 1, since weights have PyTorch's names, which count from 0.
 local function read_weights(title, model, weights)
    local state = weights
    if type(weights) == "string" then
       local file, message = io.open(weights, "rb")
-      if not file and (weights == "DEFAULT" or weights:find "^[%w_]*_V%d+$"
-            or weights:find "_Weights%f[%W]") then
-         torch.raise(("%s: weights: expected the path of a file, got %q; no weights are fetched: "
-            .. "download torchvision's file for this name, and pass its path"):format(title,
-            weights))
-      elseif not file then
-         torch.raise(("%s: weights: %s"):format(title, message))
-      end
+      if not file then torch.raise(("%s: weights: %s"):format(title, message)) end
       file:close()
       state = torch.load(weights)
    end
@@ -49,10 +41,31 @@ local function read_weights(title, model, weights)
    return state
 end
 
--- Loads weights, given as a file or as a table, into a model.
-local function load_weights(title, model, weights)
-   model:load_state_dict(read_weights(title, model, weights), {names = "pytorch"})
+-- Returns the published weights that the option `weights` stands for, and sets the options that
+-- depend on them. Returns nil for a file, a state dict or none.
+local function published(title, name, given, options)
+   if options.weights == nil then return nil end
+   local published_weights = require "tlua.vision.models.weights"
+   local set = published_weights.of_model(name)
+   local found = set and published_weights.resolve(title, set, options.weights)
+   if found then published_weights.prepare(title, found, given, options) end
+   return found
 end
+
+-- Loads weights into a model: published ones, or those of the option `weights`.
+local function load_weights(title, model, found, options)
+   local state = found and require "tlua.vision.models.weights".state(title, found, options)
+      or read_weights(title, model, options.weights)
+   model:load_state_dict(state, {names = "pytorch"})
+end
+
+-- Maps builders to the names of their models.
+local names = setmetatable({}, {__mode = "k"})
+
+--- Returns the name of the model that a builder builds, or nil for other values.
+---@param builder any
+---@return string?
+function M.name_of(builder) return names[builder] end
 
 --- Returns a table of builders. Each builder takes a table of options and returns a model.
 ---@param defaults table<string, any>  the options of the family; num_classes = false means none
@@ -79,7 +92,9 @@ function M.builders(defaults, rows, make, further)
          if type(options) ~= "table" or getmetatable(options) then
             args.refuse(title, "options", "a table such as {num_classes = 10}", options)
          end
+         local given = options
          options = args.over_defaults(title, options, own, {}, others)
+         local found = published(title, name, given, options)
          local classes = options.num_classes
          if has_classes and (math.type(classes) ~= "integer" or classes < 0) then
             args.refuse(title, "num_classes", "an integer of at least 0", classes)
@@ -89,9 +104,10 @@ function M.builders(defaults, rows, make, further)
             args.refuse(title, "norm_layer", "a function that makes a layer", norm)
          end
          local model = make(options, row, title)
-         if options.weights ~= nil then load_weights(title, model, options.weights) end
+         if options.weights ~= nil then load_weights(title, model, found, options) end
          return model
       end
+      names[builders[name]] = name
    end
    return builders
 end

@@ -4,9 +4,20 @@
 local torch = require "tlua"
 local class = require "tlua.class"
 local define = require "tlua.vision.models.define"
+local old_names = require "tlua.vision.old_names"
 
 local nn = torch.nn
 local F = nn.functional
+
+-- The names of a layer's parameters in the files of torchvision, mapped to their present names.
+local names = {}
+for kind in ("norm conv"):gmatch "%S+" do
+   for i = 1, 2 do
+      for field in ("weight bias running_mean running_var num_batches_tracked"):gmatch "%S+" do
+         names[("%s.%d.%s"):format(kind, i, field)] = ("%s%d.%s"):format(kind, i, field)
+      end
+   end
+end
 
 local DenseLayer = class.class("vision.models.DenseLayer", nn.Module)
 
@@ -17,6 +28,7 @@ function DenseLayer:__init(inputs, growth, options)
    self.norm2, self.relu2 = nn.BatchNorm2d(middle), nn.ReLU {inplace = true}
    self.conv2 = nn.Conv2d(middle, growth, 3, {padding = 1, bias = false})
    self.drop_rate = options.drop_rate
+   old_names(self, names)
 end
 
 function DenseLayer:forward(input)

@@ -1,10 +1,13 @@
 -- init.lua - torch.vision.models: builders of models with torchvision's names, and functions that
 -- find builders. A builder creates a model with random weights. With `weights = "file"` the model
--- has the weights of a state dict that torchvision has saved.
+-- has the weights of a state dict that torchvision has saved, and with `weights = "DEFAULT"` those
+-- that torchvision publishes, whose file must be in the folder of torch.hub.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 local lazy = require "tlua.lazy"
+local define = require "tlua.vision.models.define"
+local published = require "tlua.vision.models.weights"
 local suggest = require "tlua.utils.suggest"
 
 -- The files of this folder, with the names of the builders that each file defines.
@@ -60,6 +63,7 @@ end
 table.sort(names)
 
 builders.IntermediateLayerGetter = "tlua.vision.models.backbones"
+for _, name in ipairs(published.names "") do builders[name] = "tlua.vision.models.weights" end
 
 -- Converts a name in which * stands for any characters to a Lua pattern.
 local function pattern_of(glob)
@@ -73,8 +77,18 @@ local function matches(name, globs)
    return false
 end
 
-local take_list = args.signature [[vision.models.list_models(include: string|table?,
-   exclude: string|table?)]]
+local take_list = args.signature [[vision.models.list_models(module: table?,
+   include: string|table?, exclude: string|table?)]]
+
+-- Returns the task of the models in a table such as torch.vision.models.video.
+local function task_of(module)
+   if module == M then return "" end
+   for task in pairs(tasks) do
+      if rawget(M, task) == module then return task end
+   end
+   args.refuse("vision.models.list_models", "module", "torch.vision.models or one of its tables",
+      module)
+end
 
 --- Returns the names of all models in alphabetical order. In the options, * stands for any
 --- characters of a name.
@@ -82,6 +96,8 @@ local take_list = args.signature [[vision.models.list_models(include: string|tab
 ---     local names = torch.vision.models.list_models {include = "vit_b*"}
 ---     print(table.concat(names, " "))
 ---     --> vit_b_16 vit_b_32
+---@param module? table  only models of this table, such as torch.vision.models.video; for
+--- torch.vision.models, only models that classify images
 ---@param options? {include: string|string[], exclude: string|string[]}  include: only names that
 --- match one of these; exclude: no names that match one of these
 ---@return string[]
@@ -94,8 +110,9 @@ function M.list_models(...)
          end
       end
    end
+   local task = a.module and task_of(a.module)
    for _, name in ipairs(names) do
-      if (not a.include or matches(name, a.include))
+      if (not task or places[name] == task) and (not a.include or matches(name, a.include))
             and not (a.exclude and matches(name, a.exclude)) then
          list[#list + 1] = name
       end
@@ -135,6 +152,43 @@ end
 ---@return nn.Module
 function M.get_model(name, options)
    return find("vision.models.get_model", name)(options)
+end
+
+--- Returns the set of weights that torchvision publishes for a model. Its fields are weights with
+--- their names, `DEFAULT` for the best ones, and the list of all. Weights have `url`, `meta` with
+--- `categories`, the names of the classes, `transforms()`, which prepares images, and
+--- `get_state_dict()`. No file is fetched; see the README.
+---
+---     local set = torch.vision.models.get_model_weights "resnet50"
+---     print(set, #set, set.DEFAULT)
+---     print(set.DEFAULT.meta.categories[1], #set.DEFAULT.meta.categories)
+---     --> ResNet50_Weights	2	ResNet50_Weights.IMAGENET1K_V2
+---     --> tench	1000
+---@param name string|function  a model's name or its builder
+---@return table
+function M.get_model_weights(name)
+   local title <const> = "vision.models.get_model_weights"
+   local of_builder = define.name_of(name)
+   if not of_builder then find(title, name) end
+   return published.of_model(of_builder or name:lower())
+end
+
+--- Returns weights by their full name.
+---
+---     local models = torch.vision.models
+---     print(models.get_weight("ResNet50_Weights.IMAGENET1K_V2").url)
+---     --> https://download.pytorch.org/models/resnet50-11ad3fa6.pth
+---@param name string
+---@return table
+function M.get_weight(name)
+   local title <const> = "vision.models.get_weight"
+   local set, own = (type(name) == "string" and name or ""):match "^([%w_]+)%.([%w_]+)$"
+   if not set then args.refuse(title, "name", "a name such as ResNet50_Weights.DEFAULT", name) end
+   local found = published.set(set)
+   if not found then
+      torch.raise(("%s: there is no %s%s"):format(title, set, suggest.hint(set, published.sets())))
+   end
+   return found[own]
 end
 
 return lazy.load(M, builders)

@@ -6,6 +6,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local define = require "tlua.vision.models.define"
+local published = require "tlua.vision.models.weights"
 local layers = require "tlua.vision.ops.layers"
 
 local nn = torch.nn
@@ -257,7 +258,7 @@ end
 ---@names vision.models.optical_flow.raft_large vision.models.optical_flow.raft_small
 ---@param options? {weights: string|table}  weights: a state dict or its file
 ---@return nn.Module
-return define.builders({num_classes = false}, {
+local builders = define.builders({num_classes = false}, {
    raft_large = {
       features = {64, 64, 96, 128, 256}, context = {64, 64, 96, 128, 256}, radius = 4,
       corr = {256, 192}, flow = {128, 64}, motion = 128, hidden = 128, kernels = {{1, 5}, {5, 1}},
@@ -268,3 +269,6 @@ return define.builders({num_classes = false}, {
       flow = {64, 32}, motion = 82, hidden = 96, kernels = {3}, head = 128, is_small = true,
    },
 }, RAFT)
+for _, name in ipairs(published.names "optical_flow") do builders[name] = published[name] end
+
+return builders

@@ -6,6 +6,7 @@ local torch = require "tlua"
 local backbones = require "tlua.vision.models.backbones"
 local class = require "tlua.class"
 local define = require "tlua.vision.models.define"
+local published = require "tlua.vision.models.weights"
 
 local nn = torch.nn
 local F = nn.functional
@@ -154,7 +155,7 @@ end
 --- 21 by default; aux_loss: whether there is a second classifier, by default true with weights and
 --- false without; lraspp has none; weights: a state dict or its file
 ---@return nn.Module
-return define.builders({num_classes = 21}, {
+local builders = define.builders({num_classes = 21}, {
    fcn_resnet50 = {make_body = resnet_body, body = "resnet50", head = FCNHead},
    fcn_resnet101 = {make_body = resnet_body, body = "resnet101", head = FCNHead},
    deeplabv3_resnet50 = {make_body = resnet_body, body = "resnet50", head = DeepLabHead},
@@ -162,3 +163,6 @@ return define.builders({num_classes = 21}, {
    deeplabv3_mobilenet_v3_large = {make_body = mobilenet_body, head = DeepLabHead},
    lraspp_mobilenet_v3_large = {make_body = mobilenet_body, is_lite = true},
 }, Segmentation, {aux_loss = true})
+for _, name in ipairs(published.names "segmentation") do builders[name] = published[name] end
+
+return builders

@@ -5,6 +5,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local define = require "tlua.vision.models.define"
 local layers = require "tlua.vision.ops.layers"
+local old_names = require "tlua.vision.old_names"
 
 local nn = torch.nn
 
@@ -23,6 +24,8 @@ function EncoderBlock:__init(row, options)
       nn.init.xavier_uniform_(weight)
       nn.init.normal_(layer.bias, 0, 1e-6)
    end})
+   old_names(self.mlp, {["linear_1.weight"] = "0.weight", ["linear_1.bias"] = "0.bias",
+      ["linear_2.weight"] = "3.weight", ["linear_2.bias"] = "3.bias"})
 end
 
 function EncoderBlock:forward(input)

@@ -2,10 +2,13 @@
 -- the weights of fixtures/models.py must have torchvision's outputs and gradients.
 
 local torch = require "tlua"
+local shell = require "spec.support.shell"
 
 local models = torch.vision.models
 
 local folder <const> = "rocks/vision/spec/fixtures/"
+
+local function message_of(fn) return select(2, pcall(fn)) end
 
 -- Returns the rows of models.csv.
 local function rows()
@@ -67,6 +70,13 @@ describe("torch.vision.models", function()
             local count = 0
             for _, p in ipairs(models.get_model(row.name):parameters()) do count = count + p:numel() end
             assert.equal(row.count, count, row.name)
+            -- The numbers of other weights are without GoogLeNet's auxiliary classifiers and frozen normalisations, or
+            -- with auxiliary classifiers.
+            local is_same = row.name == "googlenet" or not models.list_models(models, {include = row.name})[1]
+            for _, weights in ipairs(models.get_model_weights(row.name)) do
+               is_same = is_same or weights.meta.num_params == count
+            end
+            assert.is_true(is_same, row.name)
             seen[#seen + 1] = row.name
          end
       end)
@@ -138,6 +148,99 @@ describe("torch.vision.models", function()
       assert.is_true(torch.equal(model.classifier[2].weight, again.classifier[2].weight))
    end)
 
+   -- The folder can only be set if the package hub is there.
+   local test = require "tlua.packages".has "tlua.hub" and it or pending
+   test("loads published weights from the folder of torch.hub", shell.in_folder(function(cache)
+      local before = torch.hub.get_dir()
+      torch.hub.set_dir(cache)
+      local message = message_of(function() models.squeezenet1_1 {weights = "DEFAULT"} end)
+      assert.matches("vision.models.squeezenet1_1: weights: the file of "
+         .. "SqueezeNet1_1_Weights.IMAGENET1K_V1 is missing: download "
+         .. "https://download.pytorch.org/models/squeezenet1_1-b8a52dc0.pth, and put it into " .. cache
+         .. "/checkpoints or ", message, 1, true)
+      shell.ok("mkdir " .. cache .. "/checkpoints")
+      local state = models.squeezenet1_1():state_dict {names = "pytorch"}
+      torch.save(state, cache .. "/checkpoints/squeezenet1_1-b8a52dc0.pth")
+      local entry = models.SqueezeNet1_1_Weights.IMAGENET1K_V1
+      for _, weights in ipairs {entry, "DEFAULT", "IMAGENET1K_V1", "SqueezeNet1_1_Weights.DEFAULT"} do
+         local model = models.get_model("squeezenet1_1", {weights = weights})
+         assert.is_true(torch.equal(state["features.0.weight"], model.features[1].weight))
+      end
+      assert.is_true(torch.equal(state["features.0.weight"], entry:get_state_dict()["features.0.weight"]))
+      torch.hub.set_dir(before)
+      assert.matches("vision.models.squeezenet1_1: num_classes: expected 1000, as in "
+         .. "SqueezeNet1_1_Weights.IMAGENET1K_V1, got 10", message_of(function()
+            models.squeezenet1_1 {weights = entry, num_classes = 10}
+         end), 1, true)
+   end))
+
+   it("describes published weights", function()
+      local set = models.get_model_weights(models.resnet50)
+      assert.is_true(set == models.ResNet50_Weights and set.DEFAULT == set[2] and #set == 2)
+      assert.equal("ResNet50_Weights.IMAGENET1K_V2", tostring(set.verify "DEFAULT"))
+      local swag = models.get_weight("ViT_L_16_Weights.IMAGENET1K_SWAG_E2E_V1").meta
+      assert.same({512, 305174504}, {swag.min_size[1], swag.num_params})
+      local names = {}
+      for _, name in ipairs {"detection.KeypointRCNN_ResNet50_FPN", "detection.FCOS_ResNet50_FPN",
+            "segmentation.LRASPP_MobileNet_V3_Large", "video.S3D", "VGG16"} do
+         local task, own = name:match "^(.-)%.?([^.]+)$"
+         local list = (task == "" and models or models[task])[own .. "_Weights"].DEFAULT.meta.categories
+         names[#names + 1] = ("%d %s"):format(#list, list[#list])
+      end
+      assert.same({"2 person", "91 toothbrush", "21 tvmonitor", "400 zumba", "1000 toilet tissue"}, names)
+      assert.is_nil(models.VGG16_Weights.IMAGENET1K_FEATURES.meta.categories)
+      assert.equal(17, #models.detection.KeypointRCNN_ResNet50_FPN_Weights.COCO_LEGACY.meta.keypoint_names)
+      assert.raises("vision.models.ResNet50_Weights: there is no \"IMAGENET1K_V4\"",
+         function() models.get_weight "ResNet50_Weights.IMAGENET1K_V4" end)
+      assert.raises("there is no ResNet51_Weights", function() models.get_weight "ResNet51_Weights.DEFAULT" end)
+      assert.raises("name: expected a name such as", function() models.get_weight "DEFAULT" end)
+   end)
+
+   it("prepares images as published weights expect", function()
+      -- The expected numbers are those of torchvision 0.29 for the same images:
+      --    x = torch.arange(0, 240, 5).to(torch.uint8).reshape(3, 4, 4); x = x * x
+      --    Swin_T_Weights.DEFAULT.transforms(crop_size=2, resize_size=3)(x)
+      --    R3D_18_Weights.DEFAULT.transforms(crop_size=(2, 1), resize_size=(3, 2))(torch.stack([x, x.flip(-1)]))
+      local x = torch.arange(0, 240, 5):square():remainder(256):to("uint8"):view(3, 4, 4)
+      local swin = models.Swin_T_Weights.DEFAULT.transforms {crop_size = 2, resize_size = 3}
+      assert.close(torch.tensor {-1.5014129, -0.9534206, 0.0740646, 0.9131775, -1.9131653, -0.3025210, -1.5105042,
+         -1.7906162, -0.8109804, 0.7576472, 0.1824837, -0.7238344}, swin(x):flatten(), 1e-5)
+      local r3d = models.video.R3D_18_Weights.DEFAULT.transforms {crop_size = {2, 1}, resize_size = {3, 2}}
+      local video = r3d(torch.stack {x, x:flip {3}})
+      assert.same({3, 2, 2, 1}, {table.unpack(video.shape)})
+      assert.close(torch.tensor {-1.3448660, 0.4780797, 0.9080197, 1.2691692, -1.3217666, -1.3217666, 0.2542985,
+         -0.5071710, -0.5782302, 0.1808215, 1.4097625, -0.1444864}, video:flatten(), 1e-5)
+      local grey = torch.full({3, 600, 540}, 51, {dtype = "uint8"})
+      local fcn = models.segmentation.FCN_ResNet50_Weights.DEFAULT:transforms()(grey)
+      assert.same({3, 577, 520}, {table.unpack(fcn.shape)})
+      assert.near((0.2 - 0.406) / 0.225, fcn[{3, 300, 300}]:item(), 1e-5)
+      assert.near(0.2, models.detection.SSD300_VGG16_Weights.DEFAULT.transforms()(grey):max():item(), 1e-6)
+      local one, two = models.optical_flow.Raft_Small_Weights.DEFAULT.transforms()(grey, grey)
+      assert.near(-0.6, one:min():item() + two:max():item() + 0.6, 1e-5)
+      assert.raises("vision.transforms.ImageClassification: unknown option crop; did you mean crop_size?",
+         function() models.Swin_T_Weights.DEFAULT.transforms {crop = 3} end)
+      assert.raises("image: expected a tensor (..., C, H, W), got 3", function() swin(3) end)
+   end)
+
+   it("loads files of torchvision's earlier versions", function()
+      -- DenseNet had other names, ViT too, and there were no counts of batches.
+      for _, name in ipairs {"densenet121", "vit_b_32"} do
+         local device = torch.get_default_device()
+         torch.set_default_device "meta"
+         local model = models.get_model(name)
+         torch.set_default_device(device)
+         local old, renamed = {}, 0
+         for key, value in pairs(model:state_dict {names = "pytorch"}) do
+            local new, n = key:gsub("(denselayer%d+%.%a+)([12]%.)", "%1.%2")
+            local newer, m = new:gsub("mlp%.([03])%.", {["0"] = "mlp.linear_1.", ["3"] = "mlp.linear_2."})
+            renamed = renamed + n + m
+            if not key:find "num_batches_tracked$" then old[newer] = value end
+         end
+         assert.is_true(renamed > 20, name)
+         assert.same({{}, {}}, {model:load_state_dict(old, {names = "pytorch"})})
+      end
+   end)
+
    it("keeps the size of stages with dilation", function()
       local model = models.resnet50 {num_classes = 2, replace_stride_with_dilation = {false, true, true}}
       local x = model.maxpool(model.relu(model.bn1(model.conv1(torch.zeros(1, 3, 64, 64)))))
@@ -167,14 +270,16 @@ describe("torch.vision.models", function()
 
    it("lists names by patterns", function()
       assert.same({"vit_b_16", "vit_b_32"}, models.list_models {include = "vit_b*"})
+      assert.same({"raft_large", "raft_small"}, models.list_models(models.optical_flow))
+      assert.same({}, models.list_models {module = models, include = "raft*"})
+      assert.raises("module: expected torch.vision.models or one of its tables",
+         function() models.list_models(torch.vision.ops) end)
       assert.same({"vgg11", "vgg13", "vgg16", "vgg19"},
          models.list_models {include = {"vgg*"}, exclude = {"*_bn"}})
    end)
 end)
 
 describe("errors of torch.vision.models", function()
-   local function message_of(fn) return select(2, pcall(fn)) end
-
    it("name an unknown model and the nearest one", function()
       assert.matches('models_spec.lua:%d+: vision.models.get_model: there is no model "resnet51"; did you mean '
          .. 'resnet50%?', message_of(function() models.get_model "resnet51" end))
@@ -218,11 +323,15 @@ describe("errors of torch.vision.models", function()
          message_of(function() models.resnet18 {weights = true} end))
    end)
 
-   it("tell what weights may be: a file, whose names count from 0", function()
-      for _, name in ipairs {"DEFAULT", "IMAGENET1K_V1", "COCO_WITH_VOC_LABELS_V1", "SqueezeNet1_1_Weights.DEFAULT"} do
-         assert.matches(("vision.models.squeezenet1_1: weights: expected the path of a file, got %q; no weights are "
-            .. "fetched: download torchvision's file for this name, and pass its path"):format(name),
-            message_of(function() models.squeezenet1_1 {weights = name} end), 1, true)
+   it("tell what weights may be: published ones or a file, whose names count from 0", function()
+      local wanted <const> = "vision.models.squeezenet1_1: weights: expected a file's path, a state dict or one of "
+         .. "SqueezeNet1_1_Weights: DEFAULT, IMAGENET1K_V1; got "
+      for text, value in pairs {
+         COCO_WITH_VOC_LABELS_V1 = "COCO_WITH_VOC_LABELS_V1", ["ResNet18_Weights.DEFAULT"] = "ResNet18_Weights.DEFAULT",
+         ["ResNet50_Weights.IMAGENET1K_V2"] = models.ResNet50_Weights.DEFAULT,
+      } do
+         local message = message_of(function() models.squeezenet1_1 {weights = value} end)
+         assert.equal(wanted .. text, message:match "vision%.models.*$")
       end
       assert.matches("vision.models.squeezenet1_1: weights: nowhere.pth: No such file or directory",
          message_of(function() models.squeezenet1_1 {weights = "nowhere.pth"} end), 1, true)

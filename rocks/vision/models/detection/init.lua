@@ -21,4 +21,8 @@ for name in ([[BackboneWithFPN resnet_fpn_backbone mobilenet_backbone]]):gmatch 
    modules[name] = "tlua.vision.models.backbones"
 end
 
+for _, name in ipairs(require "tlua.vision.models.weights".names "detection") do
+   modules[name] = "tlua.vision.models.weights"
+end
+
 return lazy.load({}, modules)
