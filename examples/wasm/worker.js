@@ -1,10 +1,11 @@
-// Runs Lua beside the page, so that it stays alive while a network is trained.
+// Runs Lua in a worker, so that the page still responds while a network is trained.
 'use strict';
 
-// A line as a terminal would show it: a progress bar begins it anew.
+// Sends a line to the page as a terminal would show it: only the text after the last carriage
+// return, with which a progress bar overwrites the line, and without colours.
 const say = text => postMessage({text: text.split('\r').pop().replace(/\x1b\[\d*\w/g, '')});
 
-// `tlua.js` looks for this object as it starts.
+// `tlua.js` reads this object when it starts.
 var Module = {
   print: say,
   printErr: say,
@@ -18,7 +19,7 @@ var Module = {
       }
       postMessage({ready: true});
     };
-    // after main has run
+    // The timer runs after the function main has ended.
     setTimeout(() => postMessage({ready: true}));
   },
 };

@@ -40,7 +40,7 @@ def answer(request, state):
         torch.set_num_threads(int(rest))
         return "ok"
     if word == "setup":
-        state["run"] = None  # the row before gives its memory back first
+        state["run"] = None  # first releases the memory of the previous row
         setup, code = (text.split("\x1f") for text in rest.split("\x1e"))
         torch.manual_seed(1)
         state["run"] = compile_row(setup, code)
@@ -57,7 +57,7 @@ def main():
     for request in sys.stdin:
         try:
             text = answer(request.rstrip("\n"), state)
-        except Exception as fault:  # a row that this version of PyTorch cannot run
+        except Exception as fault:  # this version of PyTorch cannot run the row
             text = "error " + str(fault).split("\n")[0]
         print(text, flush=True)
 

@@ -38,8 +38,8 @@ import more
 import sparse
 from lua import DTYPES, Unwritable, each, kinds, keyword_kind, lua, result_kinds
 
-# Not tlua's: complex32, and what is no operator for users; the decompositions
-# of low rank, which are random and whose samples are factors of their argument.
+# Names that are left out because tlua does not have them: complex32, functions that are not operators for users, and
+# decompositions of low rank, which are random, and whose samples are the factors of their argument.
 OTHER = tuple("""_ torch. jiterator native_
     to_mkldnn chalf ops.
     special.polygamma nn.functional.scaled_dot_product_attention_ nn.functional.ctc_loss_ bernoulli_ hash_tensor
@@ -53,25 +53,25 @@ RANDOM = set("""bernoulli multinomial normal rand randn randint rand_like randn_
     nn.functional.dropout3d nn.functional.alpha_dropout nn.functional.feature_alpha_dropout
     nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d
     nn.functional.rrelu""".split())
-# Only equal up to signs, or at random places.
+# Samples whose results are unique only up to signs, or have random positions.
 VAGUE = {("linalg.lstsq", "grad_oriented"), ("linalg.pinv", "singular"), ("normal", "in_place")}
-# How many calls of each dtype, and how many of them with other layouts.
+# The number of calls of each dtype, and the number of these calls that use other memory layouts.
 COUNTS = {
     torch.float32: (30, 10), torch.float64: (10, 3), torch.bfloat16: (10, 3), torch.float16: (10, 3),
     torch.int64: (15, 4), torch.int32: (5, 2), torch.int16: (5, 2), torch.int8: (5, 2),
     torch.uint8: (5, 2), torch.bool: (10, 3), torch.complex64: (10, 3), torch.complex128: (5, 2)}
 UNKNOWN = ("pin_memory", "non_blocking")  # arguments that tlua lacks
 LAYOUTS = "transposed gaps expanded rows0 columns0 scalar first64 first32".split()
-SIGNLESS = {  # vectors are determined up to their signs, and only those of values
+SIGNLESS = {  # removes the signs of vectors, which are arbitrary, and the vectors that have no singular value
     "linalg.svd": lambda u, s, v: [u[..., :s.shape[-1]].abs(), s, v[..., :s.shape[-1], :].abs()],
     "linalg.eigh": lambda w, v: [w, v.abs()],
 }
 SIGNLESS["svd"] = lambda u, s, v: [u[..., :s.shape[-1]].abs(), s, v[..., :s.shape[-1]].abs()]
 TIES = "kthvalue topk median nanmedian mode sort argsort".split()
-LARGEST = 4000  # elements in a call
-WIDE = (torch.float32, torch.int64, torch.uint8, torch.bool)  # all of the database's pointwise inputs
-FAMILIES = {}  # of operators, by name
-RUNNING = set()  # processes
+LARGEST = 4000  # the largest number of elements in a call
+WIDE = (torch.float32, torch.int64, torch.uint8, torch.bool)  # these dtypes use all pointwise inputs of the database
+FAMILIES = {}  # maps names of operators to families
+RUNNING = set()  # the running processes
 
 
 def tensors(v):

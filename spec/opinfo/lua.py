@@ -23,8 +23,9 @@ COMPONENTS = {
     torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
 }
 
-# Operators whose arguments or results are positions: the parameters in op_db's order, by name
-# alone where it says enough; "*" all that follow; after ">" the results.
+# Operators whose arguments or results are positions. A line has the names of operators and then their parameters in
+# op_db's order. A parameter is written as its name alone if the name shows its meaning. "*" stands for all following
+# parameters. The results come after ">".
 SIGNATURES = {}
 for line in """
 sum mean nansum nanmean amax amin all any prod logsumexp count_nonzero cumsum cumprod: x dim
@@ -180,7 +181,7 @@ def tensor(t, kind, budget):
     v = shifted(v, kind) if kind else v
     try:
         values = (v.double() if v.is_floating_point() else v).reshape(-1).tolist()
-    except RuntimeError as fault:  # its storage is gone
+    except RuntimeError as fault:  # the tensor's storage has been freed
         raise Unwritable("values") from fault
     strides = "nil" if t.is_contiguous() else "{%s}" % ",".join(map(str, t.stride()))
     if t.dtype == torch.float64 or t.is_complex():

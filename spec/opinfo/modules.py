@@ -33,13 +33,13 @@ from lua import Unwritable, each, lua, number, tensor
 
 MODULES = vars(nn)
 SIZE = [200000]
-POSITIONS = {  # parameters that are positions: of constructors and, after a dot, of forward
+POSITIONS = {  # parameters that are positions; those of forward begin with a dot, all others are constructors'
     "dim": "dim", "start_dim": "dim", "end_dim": "dim", "padding_idx": "at", "blank": "at",
     "ignore_index": "at", ".target": "label", ".target_": "label", ".targets": "label", ".indices": "label",
     ".offsets": "label"}
 LABELS = ("NLLLoss", "CrossEntropyLoss", "MultiMarginLoss", "MultiLabelMarginLoss", "CTCLoss",
           "AdaptiveLogSoftmaxWithLoss", "LinearCrossEntropyLoss")
-RECORDED = {}  # id of a module -> what it was made of
+RECORDED = {}  # maps the id of a module to its class and arguments
 
 
 def record(cls):
@@ -159,7 +159,7 @@ def run(module, args, kw):
 
 def module_case(cls, sample, dtype, training):
     name, made, given = cls.__name__, sample.constructor_input, sample.forward_input
-    if given is not None:  # as leaves
+    if given is not None:  # makes leaves of the inputs
         given = FunctionInput(*(each(lambda t: t.detach().requires_grad_(t.requires_grad), a) for a in given.args), **{
             n: each(lambda t: t.detach().requires_grad_(t.requires_grad), a) for n, a in given.kwargs.items()})
     factory = "dtype" in inspect.signature(cls.__init__).parameters
@@ -234,7 +234,7 @@ def attempt(lines, fn, *args):
         lines.append(fn(*args))
     except Unwritable:
         pass
-    except Exception as fault:  # one of PyTorch's own cases that does not run
+    except Exception as fault:  # PyTorch itself fails for this case
         print("left out: %s: %s" % (args[0].__name__, str(fault).split("\n")[0]), file=sys.stderr)
 
 
@@ -356,7 +356,7 @@ def names(folder):
                        torch.random, torch.amp, torch.nn.attention, torch.compiler, torch.library,
                        torch.utils.checkpoint, torch.utils.flop_counter):
             file.write('{"%s",{%s}}\n' % (module.__name__[6:], ",".join('"%s"' % n for n in public(module))))
-        # Methods and fields, of an instance that Lua makes.
+        # Each row has the path of a class, Lua code that makes an instance, and the class in Python.
         for path, make, cls in (
                 ("Tensor", "torch.ones(2, 2)", torch.Tensor), ("Generator", "torch.Generator()", torch.Generator),
                 ("nn.Module", "torch.nn.Module()", nn.Module),

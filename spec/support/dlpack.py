@@ -60,7 +60,7 @@ version = tuple(int(part) for part in np.__version__.split(".")[:2])
 if version >= (1, 25):
     DTYPES.append("bool")
 if version >= (2, 0):
-    forms.append(True)  # which hands out versioned capsules
+    forms.append(True)  # NumPy 2 has versioned capsules
 
 for versioned in forms:
     for dtype in DTYPES:
@@ -72,7 +72,7 @@ for versioned in forms:
             if view.size > 1:
                 assert np.shares_memory(back, view), dtype
 
-    # both write to the same memory
+    # both libraries write to the same memory
     a = np.arange(6, dtype=np.float32).reshape(2, 3)
     run("local t = ...; t:mul_(10)", a, versioned, result=False)
     assert np.array_equal(a, [[0, 10, 20], [30, 40, 50]])
@@ -81,7 +81,7 @@ for versioned in forms:
     run("x:add_(torch.tensor {{1, 2}, {3, 4}, {5, 6}})", result=False)
     assert np.array_equal(b, [[1, 3, 5], [2, 4, 6]])
 
-    # who is last keeps it alive, on either side
+    # the memory stays alive until both libraries have released it
     a = np.arange(1000, dtype=np.float64)
     gone = weakref.ref(a)
     run("kept = (...)", a, versioned, result=False)
@@ -100,7 +100,7 @@ for versioned in forms:
         a = np.array([1, 2, np.iinfo(dtype).max], dtype)
         assert np.array_equal(run("return (...)", a, versioned), a)
 
-    # what has no dtype or cannot be written to
+    # arrays with negative strides are refused
     for array, message in [
         (np.arange(4.0)[::-1], "from_dlpack: strides [-1] for sizes [4]"),
     ]:

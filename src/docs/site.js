@@ -5,7 +5,8 @@
   const input = document.getElementById("search"), list = document.getElementById("found");
   let shown = [], chosen = -1;
 
-  // A smaller number is a better match: the name itself, its last part, its beginning, any part.
+  // Returns how well a name matches a word; a smaller number is a better match. The best match is
+  // the whole name, then its last part, then its beginning, then any part.
   function rank(name, word) {
     const whole = name.toLowerCase(), last = whole.slice(whole.search(/[^.:]*$/));
     if (whole === word || last === word) return 0;
@@ -71,7 +72,7 @@
   });
   const menu = document.querySelector("header .menu"), nav = document.querySelector("nav");
   let heading = "", group = null;
-  // Modules within others are shown where the page belongs to the same family.
+  // Submodules are listed only on pages of the same family, such as torch.nn.
   const family = (page) => page.replace(/^torch\./, "").split(".")[0];
   for (const [title, page, text] of contents) {
     if (title === "Modules" && text.includes(".") && family(page) !== family(nav.dataset.here)) continue;

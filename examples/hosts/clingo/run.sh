@@ -3,7 +3,7 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
-# This checkout's library, if it is built, else the installed one.
+# Lua finds the library in this checkout's build folder or, if it is not built, the installed one.
 LUA_CPATH="${TLUA_BUILD:-$root/build}/lib?.so;;"
 export LUA_CPATH
 status=0

@@ -1,13 +1,13 @@
 #!/bin/sh
-# run.sh - starts Dovecot's authentication in a folder of its own, without a port, tries five logins, prints which
-# succeed, and stops it.
+# run.sh - starts Dovecot's authentication service in a temporary folder, without a network port,
+# tries five logins, prints which ones succeed, and stops the service.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
 PATH=$PATH:/usr/sbin
 work=$(mktemp -d)
 chmod 755 "$work"
-# This checkout's library, if it is built, else the installed one.
+# Lua finds the library in this checkout's build folder or, if it is not built, the installed one.
 build=$(cd "${TLUA_BUILD:-$root/build}" && pwd) # Dovecot changes the working folder
 LUA_CPATH="$build/lib?.so;;"
 export LUA_CPATH

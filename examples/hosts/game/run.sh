@@ -1,5 +1,6 @@
 #!/bin/sh
-# run.sh [FRAMES PICTURE] - builds the game and plays it in a window, or without one.
+# run.sh [FRAMES PICTURE] - builds the game and runs it in a window. With arguments, it runs FRAMES
+# frames without a window and writes the last one to PICTURE.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd) work=$(mktemp -d)
 root=$(cd "$here/../../.." && pwd)

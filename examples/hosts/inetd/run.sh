@@ -6,7 +6,7 @@ set -eu
 HERE=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$HERE/../../.." && pwd)
 data=$root/examples/data work=$(mktemp -d)
-# This checkout's command, if it is built, else the installed one.
+# Uses this checkout's command if it is built, and the installed one if not.
 tlua=${TLUA_BUILD:-$root/build}/tlua
 [ -x "$tlua" ] || tlua=$(command -v tlua)
 export DIGITS_WEIGHTS="$data/digits_mlp.safetensors" LUA_PATH="$HERE/../lighttpd/?.lua;;"

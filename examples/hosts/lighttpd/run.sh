@@ -9,7 +9,7 @@ data=$root/examples/data work=$(mktemp -d)
 LOG=$work/log DIGITS_WEIGHTS=$data/digits_mlp.safetensors
 ADDRESS=127.0.0.1 site=http://127.0.0.1:$PORT
 [ $# != 0 ] || ADDRESS=$work/socket site="--unix-socket $work/socket http://localhost"
-# This checkout's library, if it is built, else the installed one.
+# Lua finds the library in this checkout's build folder or, if it is not built, the installed one.
 library=${TLUA_BUILD:-$root/build}
 LUA_PATH="$HERE/?.lua;;" LUA_CPATH="$library/lib?.so;;"
 export HERE ADDRESS PORT LOG DIGITS_WEIGHTS LUA_PATH LUA_CPATH
@@ -28,7 +28,8 @@ tail -n 360 "$data/digits.csv" | cut -d, -f65 >"$work/digits"
 curl -sf --retry 20 --retry-connrefused --retry-delay 1 --data-binary @"$work/images" $site/recognise >"$work/answers"
 echo "right: $(paste "$work/digits" "$work/answers" | awk '$1 == $2' | wc -l) of 360"
 
-# The network learns that the first of these is a 7, which it is not, until it says so.
+# Teaches the network in 20 steps that the first digit is a 7, which is wrong. Prints its answers
+# before and after.
 head -n 1 "$work/images" >"$work/one"
 echo "before: $(curl -sf --data-binary @"$work/one" $site/recognise)"
 for step in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do

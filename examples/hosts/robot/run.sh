@@ -1,5 +1,6 @@
 #!/bin/sh
-# run.sh [SECONDS] - learns the controller, builds the robot, and lets it run for 5 seconds.
+# run.sh [SECONDS] - trains the controller, builds the robot's program, and runs it for SECONDS
+# seconds (5 by default).
 set -eu
 here=$(cd "$(dirname "$0")" && pwd) work=$(mktemp -d)
 root=$(cd "$here/../../.." && pwd)

@@ -1,4 +1,4 @@
-# Times torchaudio's functions as bench.lua does this package's.
+# Measures the times of torchaudio's functions, as bench.lua does for this package.
 import time
 import warnings
 

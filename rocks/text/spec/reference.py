@@ -113,9 +113,9 @@ def labels_for(kind, ids, mask):
     if "QuestionAnswering" in kind: return dict(start_positions=torch.tensor([1, 3]), end_positions=torch.tensor([2, 8]))
     if "Conditional" in kind: return dict(labels=ids.flip(0)[:, :6].contiguous())
     keep = (mask > 0) & (mask.roll(1, 1) > 0) if "CausalLM" in kind or "LMHead" in kind else mask > 0
-    return dict(labels=torch.where(keep, ids, -100))  # no token is predicted by padding
+    return dict(labels=torch.where(keep, ids, -100))  # padding must not predict a token
 
-# Returns the names of parameters in the file, which are found by their values.
+# Returns a dictionary from the bytes of each parameter to its name in the file.
 def names_in_file(path):
     return {value.numpy().tobytes(): key for key, value in load_file(path + "/model.safetensors").items()}
 
@@ -163,7 +163,7 @@ def reference(name, folder):
     if "CausalLM" in kind or "LMHead" in kind or "Conditional" in kind:
         common = dict(**given, attention_mask=mask, max_new_tokens=10, pad_token_id=36)
         import copy
-        generate = lambda **k: copy.deepcopy(model).generate(**common, do_sample=False, **k)  # rotations keep state
+        generate = lambda **k: copy.deepcopy(model).generate(**common, do_sample=False, **k)  # rotary embeddings have a state that a call changes
         out["greedy"] = generate()
         out["beam"] = generate(num_beams=3)
         out["beam_penalty"] = generate(num_beams=4, num_return_sequences=2, length_penalty=2.0, early_stopping=True, no_repeat_ngram_size=2)

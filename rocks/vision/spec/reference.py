@@ -15,7 +15,7 @@ VIDEO = {"r3d_18": (4, 32, 32), "mc3_18": (4, 32, 32), "r2plus1d_18": (4, 32, 32
          "swin3d_t": (18, 64, 60), "swin3d_s": (4, 32, 32), "swin3d_b": (4, 32, 32), "mvit_v1_b": (8, 64, 64),
          "mvit_v2_s": (8, 64, 64)}
 
-make_mvit = torchvision.models.video.mvit._mvit  # its callers fix the size
+make_mvit = torchvision.models.video.mvit._mvit  # its callers in torchvision fix the size
 torchvision.models.video.mvit._mvit = lambda spatial_size, temporal_size, **rest: make_mvit(
     spatial_size=(64, 64), temporal_size=8, **rest)
 
