@@ -785,8 +785,8 @@ static bool add_outputs(tli_Trace *t, tl_Tensor *const *outputs, int n) {
 tli_Graph *tli_trace_finish(tli_Trace *t, tl_Tensor *const *outputs, int n) {
   tli_trace_stop(&t->tracer);
   if (!add_outputs(t, outputs, n)) return NULL;
-  /* the traced code has only added to old gradients, for an optimizer outside of the program; a
-  ** program would drop such gradients */
+  /* The traced code has added to gradients of earlier steps and has read no gradient. So an
+  ** optimizer outside of the program needs these gradients, but a program would drop them. */
   if (t->added && !t->takes && !no_old_gradient(t, t->added)) return NULL;
   tli_Graph *g = t->graph;
   t->graph = NULL;

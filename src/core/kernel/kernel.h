@@ -624,10 +624,10 @@ struct tlk_optim_step {
 enum { TLK_LIST_TENSORS = 128, TLK_LIST_PART = 65536 };
 
 /* Reduces a list of tensors to partial results. partials[first[i] + k] is the reduction of part k
-** of tensor i. A part has TLK_LIST_PART elements in the order of the memory, in which the tensor is
-** dense. The kernels are those for norms: sum_abs, sum_square, sum_power, amax_abs, amin_abs,
-** count_nonzero. The parts, and the order in which they are added, depend only on the tensors'
-** sizes. */
+** of tensor i. A tensor occupies its memory without gaps. A part is TLK_LIST_PART elements that are
+** adjacent in memory; only the last part may be shorter. The kernels are those for norms: sum_abs,
+** sum_square, sum_power, amax_abs, amin_abs, count_nonzero. The parts, and the order in which they
+** are added, depend only on the tensors' sizes. */
 struct tlk_list_reduce {
   const tlk_Context *cx;
   tlk_Reduction kernel;

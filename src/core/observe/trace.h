@@ -117,8 +117,8 @@ typedef struct tli_Tracer {
 bool tli_trace_start(tli_Tracer *tracer) TL_MUSTCHECK;
 void tli_trace_stop(tli_Tracer *tracer);
 bool tli_tracing(void);
-/* Returns the number of the calling thread's trace; every trace has another number. Returns 0 if
-** there is no trace. */
+/* Returns the number of the calling thread's trace, or 0 if there is no trace. No two traces have
+** the same number. */
 uint64_t tli_trace_number(void);
 
 typedef enum tli_Traced { TLI_UNTRACED, TLI_TRACED, TLI_TRACE_REFUSED } tli_Traced;

@@ -118,8 +118,7 @@ static int torch_set_rng_state(lua_State *L) {
   return 0;
 }
 
-/* ---- functions of a device type
-** ------------------------------------------------------------------- */
+/* ---- functions of a device type ---- */
 
 /* Returns the state's generator for the device at a stack index; nil means the current device. */
 static tli_Generator *check_generator(lua_State *L, int index, const char *name) {

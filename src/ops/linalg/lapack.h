@@ -45,7 +45,7 @@ bool tli_lapack_identity(tl_Tensor *t) TL_MUSTCHECK;
 /* Fails if t contains NaN or infinity. With such values some LAPACK routines print error messages,
 ** and some may not terminate. */
 bool tli_lapack_finite(const char *op, tl_Tensor *t) TL_MUSTCHECK;
-/* Returns a tensor with one info for each matrix, all initially 0. */
+/* Returns a new info tensor for a batch: one error code for each matrix, all initially 0. */
 tl_Tensor *tli_lapack_info(const tl_Tensor *A, const tli_Matrices *b) TL_MUSTCHECK;
 /* Fails if any of n infos reports an error. The message names the failed matrix of a batch. */
 bool tli_infos_fine(const int *info, int64_t n, const char *op, const char *what) TL_MUSTCHECK;
