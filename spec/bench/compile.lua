@@ -1,6 +1,7 @@
 -- compile.lua - measures torch.compile on one thread: chains of elementwise operators, inference and training steps,
--- each eagerly and compiled. With --python FILE, PyTorch and its torch.compile are measured too. Each pair is measured
--- in turn. Times are processor time, so that other processes on the machine matter less. The column "compile" has the
+-- each eagerly and compiled. The column "program" has training steps that torch.export_step has made into programs.
+-- With --python FILE, PyTorch and its torch.compile are measured too. The functions of a row are measured in turn.
+-- Times are processor time, so that other processes on the machine matter less. The column "compile" has the
 -- milliseconds of the first calls, until the compiled program runs.
 --
 --    build/tlua spec/bench/compile.lua [--python FILE] [--only NAME]
@@ -14,7 +15,8 @@ torch.set_num_threads(1)
 torch.manual_seed(1)
 io.stdout:setvbuf "line"
 
--- A row is {name, fn, Python}. fn returns two functions: the function to compile, and a function that calls it once.
+-- A row is {name, fn, Python}. fn returns the function to compile, a function that calls it once and, for a training
+-- step, a function that makes the step's program and returns the function that runs it.
 -- The Python text defines `fn`, and `step(f)`, which calls f once.
 local rows = {}
 
@@ -28,13 +30,26 @@ local function without_gradients(fn, ...)
    end
 end
 
--- Returns a training step: a forward pass, a loss of the model's result, a backward pass and an optimizer step.
-local function training(model, optimizer, x, y)
-   local loss = y and function(out) return F.cross_entropy(out, y) end or function(out) return out:square():mean() end
-   return model, function(f)
+-- Returns a training step: a forward pass, a loss of the model's result, a backward pass and an optimizer step. `fn` is
+-- the model itself or a function that calls it.
+local function training(model, optimizer, x, y, fn)
+   fn = fn or model
+   local function loss(out, wanted)
+      return wanted and F.cross_entropy(out, wanted) or out:square():mean()
+   end
+   return fn, function(f)
       optimizer:zero_grad()
-      loss(f(x)):backward()
+      loss(f(x), y):backward()
       optimizer:step()
+   end, function()
+      local program = torch.export_step(function(input, wanted)
+         optimizer:zero_grad()
+         local value = loss(fn(input), wanted)
+         value:backward()
+         optimizer:step()
+         return value
+      end, {x, y}, {model = model, optimizer = optimizer})
+      return function() program(x, y) end
    end
 end
 
@@ -79,12 +94,28 @@ def step(f):
     (F.cross_entropy(f(x), y) if y is not None else f(x).square().mean()).backward()
     optimizer.step()]]
 
-row("MLP 64-128-10, batch 32, Adam", function()
-   local model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
-   return training(model, torch.optim.Adam(model:parameters()), torch.randn(32, 64), torch.randint(1, 11, {32}))
-end, [[
-fn = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
-x, y, optimizer = torch.randn(32, 64), torch.randint(0, 10, (32,)), torch.optim.Adam(fn.parameters())]] .. step_python)
+-- The networks of small control tasks. The learning rate is small, since the gradients of a network that has learned
+-- its batch are denormal numbers, with which processors calculate slowly.
+for _, batch in ipairs {1, 8, 32} do
+   for _, sizes in ipairs {{10, 32, 1}, {4, 64, 64, 2}, {17, 256, 256, 6}, {64, 128, 10}} do
+      row(("MLP %s, batch %d, Adam"):format(table.concat(sizes, "-"), batch), function()
+         local layers = {}
+         for i = 2, #sizes do
+            layers[#layers + 1] = nn.Linear(sizes[i - 1], sizes[i])
+            if i < #sizes then layers[#layers + 1] = nn.ReLU() end
+         end
+         local model = nn.Sequential(table.unpack(layers))
+         local wanted = sizes[#sizes] == 10 and torch.randint(1, 11, {batch}) or nil
+         return training(model, torch.optim.Adam(model:parameters(), {lr = 1e-7}), torch.randn(batch, sizes[1]), wanted)
+      end, ([[
+sizes, batch = [%s], %d
+layers = []
+for m, n in zip(sizes, sizes[1:]): layers += [nn.Linear(m, n), nn.ReLU()]
+fn = nn.Sequential(*layers[:-1])
+x, y = torch.randn(batch, sizes[0]), torch.randint(0, 10, (batch,)) if sizes[-1] == 10 else None
+optimizer = torch.optim.Adam(fn.parameters(), lr=1e-7)]]):format(table.concat(sizes, ", "), batch) .. step_python)
+   end
+end
 
 row("MLP 784-512-512-10, batch 64, Adam", function()
    local model = nn.Sequential(nn.Linear(784, 512), nn.GELU(), nn.Dropout(0.2), nn.Linear(512, 512), nn.GELU(),
@@ -125,9 +156,8 @@ x, y, optimizer = torch.randn(16, 64, 128), None, torch.optim.AdamW(fn.parameter
 
 row("LSTM 64-128, 32 steps of 16, SGD", function()
    local model = nn.LSTM(64, 128)
-   local function run(x) return (model(x)) end
-   local _, step = training(model, torch.optim.SGD(model:parameters(), {lr = 0.01}), torch.randn(32, 16, 64))
-   return run, step
+   return training(model, torch.optim.SGD(model:parameters(), {lr = 0.01}), torch.randn(32, 16, 64), nil,
+      function(x) return (model(x)) end)
 end, [[
 model = nn.LSTM(64, 128)
 def fn(x): return model(x)[0]
@@ -139,13 +169,15 @@ local function once(fn, n)
    return (os.clock() - start) / n
 end
 
--- Returns the microseconds that one call of each function takes, measured in turn. Each time is the fastest of several
--- series of calls.
-local function times(a, b)
-   local n = math.max(1, math.floor(0.02 / math.max(once(a, 1), 1e-7)))
-   local best = {math.huge, math.huge}
-   for _ = 1, 15 do best = {math.min(best[1], once(a, n)), math.min(best[2], once(b, n))} end
-   return best[1] * 1e6, best[2] * 1e6
+-- Returns the list of the microseconds that one call of each function takes, measured in turn. Each time is the fastest
+-- of several series of calls.
+local function times(list)
+   local n = math.max(1, math.floor(0.02 / math.max(once(list[1], 1), 1e-7)))
+   local best = {}
+   for _ = 1, 15 do
+      for i, fn in ipairs(list) do best[i] = math.min(best[i] or math.huge, once(fn, n) * 1e6) end
+   end
+   return best
 end
 
 local python <const> = [[
@@ -189,20 +221,25 @@ local function theirs(code)
    return a or "-", b or "-", c or "-"
 end
 
-local form <const> = "%-42s %9s %9s %6s %8s %9s %9s %8s"
-print(form:format("microseconds", "eager", "compiled", "times", "compile", "PyTorch", "compiled", "compile"))
+local form <const> = "%-42s %9s %9s %6s %9s %6s %8s %9s %9s %8s"
+print(form:format("microseconds", "eager", "compiled", "times", "program", "times", "compile", "PyTorch", "compiled",
+   "compile"))
 local sum, count = 0, 0
 for _, entry in ipairs(rows) do
    local name, make, code = table.unpack(entry)
    if not options.only or name:find(options.only, 1, true) then
-      local fn, step = make()
+      local fn, step, make_program = make()
       for _ = 1, 3 do step(fn) end
       local fast = torch.compile(fn)
       local compile = once(function() step(fast) end, 4) * 4 - 4 * once(function() step(fn) end, 4)
-      local eager, compiled = times(function() step(fn) end, function() step(fast) end)
-      sum, count = sum + math.log(eager / compiled), count + 1
+      local best = times {
+         function() step(fn) end, function() step(fast) end, make_program and make_program(),
+      }
+      local function ratio(k) return best[k] and ("%.2f"):format(best[1] / best[k]) or "" end
+      local function text(k) return best[k] and ("%.1f"):format(best[k]) or "" end
+      sum, count = sum + math.log(best[1] / best[2]), count + 1
       local a, b, c = theirs(code)
-      print(form:format(name, ("%.1f"):format(eager), ("%.1f"):format(compiled), ("%.2f"):format(eager / compiled),
+      print(form:format(name, text(1), text(2), ratio(2), text(3), ratio(3),
          ("%.0f"):format(math.max(compile, 0) * 1e3), a, b, c))
    end
 end
