@@ -476,3 +476,14 @@ it("tensor refuses numbers that an integer dtype cannot hold, as PyTorch does", 
    assert.same({-128, 127, 2}, torch.tensor({-128, 127, 2.5}, {dtype = "int8"}):tolist())
    assert.equal(math.huge, torch.tensor({1e10}, {dtype = "float16"}):item())
 end)
+
+it("torch.tensor reads a list whose metatable computes the items, but no such list inside of another list", function()
+   local list = setmetatable({}, {__len = function() return 3 end, __index = function(_, i) return i * 2 end})
+   assert.same({2, 4, 6}, torch.tensor(list):tolist())
+   local function refusal(value) return select(2, pcall(torch.tensor, value)) end
+   assert.matches("data%[1%]: expected a list, got a table with computed items; copy them to a list",
+      refusal {list})
+   -- a length without items must not make the call run for ever
+   assert.matches("__len of the list gives 9223372036854775807 items, but item 1 is nil",
+      refusal(setmetatable({}, {__len = function() return math.maxinteger end})))
+end)

@@ -94,14 +94,15 @@ static bool scan(Scan *s, int depth) {
     if (s->ndim >= 0 && s->ndim != depth + 1)
       return tli_fail(TL_ESHAPE, "tensor: %s: expected tables in it, got an empty table",
                       path_str(s, depth));
+    bool computed = luaL_getmetafield(L, -1, "__len") != LUA_TNIL;
+    if (computed) lua_pop(L, 1);
     lua_pushnil(L);
-    if (lua_next(L, -2)) {
-      lua_pop(L, 2);
-      bool computed = luaL_getmetafield(L, -1, "__len") != LUA_TNIL;
+    bool named = lua_next(L, -2);
+    if (named) lua_pop(L, 2);
+    if (computed || named)
       return tli_fail(TL_EARG, "tensor: %s: expected a list, got a table with %s",
                       path_str(s, depth),
                       computed ? "computed items; copy them to a list" : "names");
-    }
     s->ndim = depth + 1;
   }
   luaL_checkstack(L, 4, "tensor");
@@ -157,7 +158,9 @@ static void push_plain(lua_State *L, int index) {
   luaL_checkstack(L, 4, "tensor");
   lua_newtable(L);
   for (lua_Integer i = 1; i <= n; i++) {
-    lua_geti(L, -2, i);
+    /* a wrong __len must not make this loop run for ever */
+    if (lua_geti(L, -2, i) == LUA_TNIL)
+      luaL_error(L, "tensor: __len of the list gives %I items, but item %I is nil", n, i);
     lua_rawseti(L, -2, i);
   }
   lua_remove(L, -2);
