@@ -180,10 +180,10 @@ TL_API TL_MUSTCHECK tl_Tensor *tl_tensor_empty(tl_DType dtype, int ndim, const i
 
 /* Constructor. Makes a tensor over the caller's own memory, without a copy. The memory must hold
 ** the elements that sizes and strides describe. Strides count elements; NULL means row-major. The
-** memory must stay valid until `release` is called. This call is made once, in the thread that drops
-** the last reference to the tensor or to a view of it. If `release` is NULL, the caller must keep the
-** memory longer than the tensor. Returns NULL if the sizes or strides are wrong, and then does not
-** call `release`. */
+** memory must stay valid until `release` is called. This call is made once, in the thread that
+** drops the last reference to the tensor or to a view of it. If `release` is NULL, the caller must
+** keep the memory longer than the tensor. Returns NULL if the sizes or strides are wrong, and then
+** does not call `release`. */
 TL_API TL_MUSTCHECK tl_Tensor *tl_tensor_wrap(void *data, tl_DType dtype, int ndim,
                                               const int64_t *sizes, const int64_t *strides,
                                               void (*release)(void *data, void *context),
@@ -323,11 +323,11 @@ typedef struct tl_ProgramLimits {
 TL_API TL_MUSTCHECK bool tl_program_set_limits(tl_Program *program, const tl_ProgramLimits *limits);
 /* Makes a program use the state of another program, `from`, in place of its own constants of the
 ** same names. For example, a program of the same model's forward pass then gives the results of the
-** trained parameters. Two training steps that take turns, such as those of a GAN's discriminator and
-** generator, need two calls, one in each direction, because each step changes a model that the other
-** step uses. They also share the state of optimizers that both steps use, but not the count of steps
-** in a schedule. No run of either program may be in progress during this call. Afterwards neither
-** program may run during a step of the other. */
+** trained parameters. Two training steps that take turns, such as those of a GAN's discriminator
+** and generator, need two calls, one in each direction, because each step changes a model that the
+** other step uses. They also share the state of optimizers that both steps use, but not the count
+** of steps in a schedule. No run of either program may be in progress during this call. Afterwards
+** neither program may run during a step of the other. */
 TL_API TL_MUSTCHECK bool tl_program_share(tl_Program *program, tl_Program *from);
 
 /* ------------------------------------------------------------------------

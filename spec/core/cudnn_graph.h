@@ -244,8 +244,8 @@ static bool compute_reduction(const Memory *m, const Described *o) {
   return true;
 }
 
-/* Computes a reshape operation. The library uses it only as a transpose: y must have the strides of x with the last
-** two dimensions swapped. Any other reshape is refused. */
+/* Computes a reshape operation. The library uses it only as a transpose: y must have the strides of
+** x with the last two dimensions swapped. Any other reshape is refused. */
 static bool compute_reshape(const Memory *m, const Described *o) {
   Described *x = part(o, CUDNN_ATTR_OPERATION_RESHAPE_XDESC);
   Described *y = part(o, CUDNN_ATTR_OPERATION_RESHAPE_YDESC);

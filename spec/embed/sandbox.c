@@ -228,7 +228,8 @@ TEST(limit_of_tensor_bytes) {
           "asked for 4194304 bytes, with 0 in use by this Lua state, under its limit of 1048576");
   refuses(L, "x = {} for i = 1, 1000 do x[i] = torch.ones(1000) end", "out of memory");
   works(L, "x = nil torch.ones(1 << 17) torch.ones(1 << 17)");
-  /* With one channel, the library does not copy the decoded image. Without zlib, no image can be decoded. */
+  /* With one channel, the library does not copy the decoded image. Without zlib, no image can be
+  ** decoded. */
   refuses(L,
           "local file = torch.io.encode_png(torch.zeros(1, 400, 400, {dtype = 'uint8'}))\n"
           "local images = {}\n"
@@ -240,7 +241,8 @@ TEST(limit_of_tensor_bytes) {
           "for _ = 1, 9 do x = x:exp() end",
           "out of memory");
   refuses(L, "torch.ones(1):expand(1 << 30):contiguous()", "out of memory");
-  /* A graph node and a list of views take no tensor memory, but they take other memory, which must be limited too. */
+  /* A graph node and a list of views take no tensor memory, but they take other memory, which must
+  ** be limited too. */
   refuses(L,
           "local x = torch.ones(1, {requires_grad = true})\n"
           "for _ = 1, 10000 do x = x + 1 end",

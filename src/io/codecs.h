@@ -27,9 +27,9 @@ void *tli_deflate(const void *const data[2], const size_t n[2], size_t *bytes) T
 ** the preceding data, or 0 if there are none. */
 uint32_t tli_crc32(uint32_t crc, const void *data, size_t n);
 
-/* Decodes a PNG, JPEG or WebP file in memory. Returns pixels of shape (height, width, channels), which
-** the caller releases with free(). An image of more than `most` pixels is refused. On failure calls
-** tli_fail and returns NULL. */
+/* Decodes a PNG, JPEG or WebP file in memory. Returns pixels of shape (height, width, channels),
+** which the caller releases with free(). An image of more than `most` pixels is refused. On failure
+** calls tli_fail and returns NULL. */
 unsigned char *tli_read_image(const void *data, size_t n, int64_t most, int *width, int *height,
                               int *channels) TL_MUSTCHECK;
 

@@ -416,7 +416,8 @@ typedef struct Note {
 /* the number of values that are pushed onto a Note's stack before they are popped together */
 #define UNREAD 128
 
-/* Replaces the list at a stack index by a copy of its first n values, which scripts cannot change. */
+/* Replaces the list at a stack index by a copy of its first n values, which scripts cannot
+** change. */
 static void own_list(lua_State *L, int list, int64_t n) {
   lua_createtable(L, (int)n, 0);
   for (lua_Integer i = 1; i <= n; i++) {

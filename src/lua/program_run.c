@@ -64,9 +64,9 @@ int tli_program_run_list(lua_State *L) {
 /* The largest number of inputs and outputs together that run_into takes. */
 #define MOST_TENSORS 256
 
-/* program:run_into(inputs, n, outputs) runs the program as `run` does, with the first n values of the
-** list `inputs`, and stores the results in the tensors of the list `outputs`. The function allocates
-** nothing. */
+/* program:run_into(inputs, n, outputs) runs the program as `run` does, with the first n values of
+** the list `inputs`, and stores the results in the tensors of the list `outputs`. The function
+** allocates nothing. */
 int tli_program_run_into(lua_State *L) {
   tl_Program *p = tli_check_program(L, 1);
   luaL_checktype(L, 2, LUA_TTABLE);

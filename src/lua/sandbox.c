@@ -303,8 +303,8 @@ static int set_unfinalized(lua_State *L) {
   return status == LUA_OK ? 1 : lua_error(L);
 }
 
-/* Calls the finalizer in upvalue 1 with all arguments in a new coroutine. Lua disables hooks in the thread that
-** collects garbage, but not in a coroutine that this thread resumes. */
+/* Calls the finalizer in upvalue 1 with all arguments in a new coroutine. Lua disables hooks in the
+** thread that collects garbage, but not in a coroutine that this thread resumes. */
 static int finalize(lua_State *L) {
   int n = lua_gettop(L);
   lua_State *thread = lua_newthread(L);

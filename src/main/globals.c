@@ -84,8 +84,8 @@ static int open_library(lua_State *L) {
 }
 
 /* Lua calls this function as __index(package.preload, module). For "torch7" and names that begin
-** with "tlua.", it opens the library, which adds searchers. Since it returns nothing, `require` goes
-** on to these searchers, which find the module. */
+** with "tlua.", it opens the library, which adds searchers. Since it returns nothing, `require`
+** goes on to these searchers, which find the module. */
 static int index_preload(lua_State *L) {
   const char *module = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
   if (strncmp(module, "tlua.", 5) != 0 && strcmp(module, "torch7") != 0) return 0;

@@ -4,8 +4,8 @@
 ** run together, block by block: each block passes through all kernels while it is in the cache. The
 ** same loops compute the elements as without a sweep, so the results have the same bits.
 **
-** While calls are stored, only elementwise calls may read or write the arrays. A program (src/graph)
-** therefore begins a sweep only around calls of elementwise operators.
+** While calls are stored, only elementwise calls may read or write the arrays. A program
+** (src/graph) therefore begins a sweep only around calls of elementwise operators.
 */
 #ifndef TLI_SWEEP_H
 #define TLI_SWEEP_H

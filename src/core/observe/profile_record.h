@@ -1,6 +1,6 @@
 /*
-** profile_record.h - the data of a profile: events in lists that grow, and the texts to which events
-** refer by number. The memory comes directly from the system.
+** profile_record.h - the data of a profile: events in lists that grow, and the texts to which
+** events refer by number. The memory comes directly from the system.
 */
 #ifndef TLI_PROFILE_RECORD_H
 #define TLI_PROFILE_RECORD_H

@@ -159,8 +159,8 @@ const char *tli_file_mapped(const void *address);
 ** failure. */
 bool tli_file_sync(FILE *file);
 bool tli_file_is_terminal(FILE *file);
-/* Locks a file until it is closed. Returns false if another process holds the lock, or if `path` is a
-** link or no longer names this file. */
+/* Locks a file until it is closed. Returns false if another process holds the lock, or if `path` is
+** a link or no longer names this file. */
 bool tli_file_hold(FILE *file, const char *path) TL_MUSTCHECK;
 /* Prevents child processes from inheriting the file's descriptor. */
 void tli_file_keep(FILE *file);

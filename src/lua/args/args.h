@@ -154,8 +154,8 @@ int tli_raise_call(lua_State *L, const tli_Signature *sig);
 /* ---- shared with operators of several forms (overload.c) ---- */
 
 /* The role of the last argument: a value, an empty table, or a table of options, which has only
-** string keys. An empty table means an empty list if the parameter takes a list; otherwise the table
-** means options without a key. */
+** string keys. An empty table means an empty list if the parameter takes a list; otherwise the
+** table means options without a key. */
 typedef enum tli_Last { TLI_LAST_VALUE, TLI_LAST_EMPTY, TLI_LAST_OPTIONS } tli_Last;
 tli_Last tli_last_argument(lua_State *L, int top);
 static inline bool tli_takes_list(const tli_Param *p) {

@@ -378,8 +378,8 @@ void tli_callbacks_fasten(lua_State *L) {
   h->limit = 2 * h->n > LEAST_LIMIT ? 2 * h->n : LEAST_LIMIT;
 }
 
-/* Runs when the watcher is collected, which happens in each cycle of the collector, and keeps it for
-** the next cycle. This needs no memory, so the watcher outlives a shortage. Requests a full
+/* Runs when the watcher is collected, which happens in each cycle of the collector, and keeps it
+** for the next cycle. This needs no memory, so the watcher outlives a shortage. Requests a full
 ** collection if the number of callbacks that a collection could free now is more than 1.5 times the
 ** number that survived the last full collection. */
 static int watcher_gc(lua_State *L) {

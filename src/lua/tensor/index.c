@@ -51,8 +51,8 @@ static int bad_item(lua_State *L, int i) {
 }
 
 /* Refuses named fields in the table at `at`, which has n list elements. The search begins after
-** element n. lua_next visits the array part of a table before its names, so a name is missed only if
-** element n is not in the array part. */
+** element n. lua_next visits the array part of a table before its names, so a name is missed only
+** if element n is not in the array part. */
 static void check_unnamed(lua_State *L, int at, int n) {
   lua_pushinteger(L, n);
   if (!lua_next(L, at)) return;

@@ -94,7 +94,8 @@ void tli_product_end(tli_Product *p) {
 **
 ** The CPU's kernel multiplies complex numbers. Other devices multiply real matrices, in which a
 ** complex (m, k) is a real matrix (m, 2k), the result (m, n) is a real matrix (m, 2n), and each
-** element re + im i of b becomes the block ((re, im), (-im, re)), as in kernels/cpu/matmul/tiled.c. */
+** element re + im i of b becomes the block ((re, im), (-im, re)), as in
+** kernels/cpu/matmul/tiled.c. */
 
 /* Returns a complex t as row-major real numbers. Real and imaginary parts alternate along the last
 ** dimension, whose size doubles. */
@@ -282,8 +283,8 @@ tl_Tensor *tli_op_baddbmm(tl_Tensor *self, tl_Tensor *batch1, tl_Tensor *batch2,
   return add_product("baddbmm", self, batch1, batch2, beta, alpha);
 }
 
-/* Returns whether beta * self + alpha * a @ b can be computed in the memory of self: the product has
-** the layout of self, and its factors lie elsewhere. */
+/* Returns whether beta * self + alpha * a @ b can be computed in the memory of self: the product
+** has the layout of self, and its factors lie elsewhere. */
 static bool fits_in_self(const tl_Tensor *self, const tl_Tensor *a, const tl_Tensor *b, int ndim) {
   if (self->ndim != ndim || a->ndim != ndim || b->ndim != ndim || !tli_contiguous(self))
     return false;
