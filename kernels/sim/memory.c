@@ -14,8 +14,8 @@
 #include "kernels/sim/sim.h"
 
 #define GRANULE (2 << 20) /* size of a page of a GPU */
-/* size of an arena's address space; each mapping from which blocks of 1 to 10 MiB are taken has the
-** same size */
+/* size in bytes of an arena's address space, and of each mapping from which blocks of 1 to 10 MiB
+** are taken */
 #define ARENA (20 << 20)
 #define REACH 8 /* the address space is REACH times as large as the memory, if possible */
 

@@ -4,7 +4,7 @@ local torch = require "tlua"
 
 local M = {}
 
---- A scope has, under this key, the number of loop steps so far and its limit.
+--- The key under which a scope stores the number of loop steps so far and the limit of this number.
 M.BUDGET = {}
 
 --- Reshapes b to {1, ..., sizes, ..., 1}, so that its sizes align with those of a from the axis

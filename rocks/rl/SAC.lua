@@ -76,8 +76,8 @@ local function draw(self, input)
    local raw = mean + log_std:exp() * noise
    local actions = raw:tanh()
    local log_p = -0.5 * noise * noise - log_std - 0.5 * math.log(2 * math.pi)
-   -- By tanh, log(1 - tanh(x)^2) must be subtracted from the log density. This form of the term has
-   -- no cancellation.
+   -- Because of tanh, log(1 - tanh(x)^2) must be subtracted from the log density. In the form
+   -- below, no digits cancel.
    log_p = log_p - 2 * (math.log(2) - raw - nn.functional.softplus(-2 * raw))
    return actions, log_p:sum(2)
 end

@@ -11,7 +11,7 @@ local M = {}
 local lua_print = print
 local deepest <const> = 6
 
--- Returns the keys of a table: first the numbers, then the others in the order of their texts.
+-- Returns the keys of a table: first the numbers, then all other keys, sorted as texts.
 local function sorted_keys(value)
    local keys = {}
    for key in next, value do keys[#keys + 1] = key end

@@ -17,9 +17,9 @@ local M = {}
 local birth = setmetatable({}, {__mode = "k"})
 local count = 0
 
--- The last assignment: the module, the function and the line that made the assignment, and the
--- value of `count` at that time. Also the position, in the module's list, of the first field that
--- this line assigned.
+-- Describes the last assignment: the module, the function and the line that made the assignment,
+-- and the value of `count` at that time. The same line may have assigned several fields of the
+-- module; the position of the first of these fields in the module's list is stored too.
 local last = setmetatable({}, {__mode = "v"})
 
 --- Records that a module, parameter or buffer was made.

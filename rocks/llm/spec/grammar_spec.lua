@@ -1,4 +1,4 @@
--- Tests grammars with models of torch.text: the texts of all kinds of searches obey them.
+-- Tests grammars with models of torch.text. The texts that each kind of search generates must obey the grammar.
 
 local torch = require "tlua"
 

@@ -82,7 +82,7 @@ static bool run_step(const tli_Sweep *s, const Step *step, char *buffers, int64_
                      int64_t rows, int64_t cols) {
   const tli_Iter *it = &step->call.it;
   bool flat = it->ndim <= 1;
-  /* the width is 0, so that only `col` counts, or the length of every row */
+  /* If the width is 0, `col` alone is the position; otherwise the width is the length of a row. */
   int64_t first = row * s->width + col;
   struct tlk_pointwise call;
   call.cx = step->call.cx;
