@@ -93,8 +93,8 @@ local function expectation(tensor, value, check)
 end
 
 -- Returns four sorted lists of paths: missing, unexpected, of a different shape, and with other
--- faults. As in PyTorch, a state may lack the counts of batches that normalisations have seen, since
--- files of its earlier versions do.
+-- faults. As in PyTorch, a state may lack the counts of batches that normalisations have seen,
+-- since files of PyTorch's earlier versions lack them.
 local function differences(own, lazy, checks, state)
    local missing, unexpected, mismatched, refused = {}, {}, {}, {}
    for path, tensor in pairs(own) do

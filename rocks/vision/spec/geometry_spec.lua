@@ -76,7 +76,7 @@ describe("transforms of places", function()
                local result = fn(value)
                local tensor = torch.is_tensor(result) and result or result.data
                local difference = largest(expected, tensor, what)
-               -- Coordinates in float32 have rounding errors. At a border, an error is multiplied by the fill value, 7 or 9.
+               -- Coordinates in float32 have rounding errors. At a border, the fill value (7 or 9) multiplies an error.
                local limit = expected:is_floating_point() and 3e-5 or 0
                assert.is_true(difference <= limit, ("%s differs by %g"):format(what, difference))
                local new_size = saved[key .. "_" .. kind .. "_size"]
