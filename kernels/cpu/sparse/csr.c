@@ -86,8 +86,10 @@ static void transposed_strips(void *context, int64_t begin, int64_t end) {
   r.in = (const char *)l->left + from * c->bytes;
   r.out = (char *)l->out.data + from * c->bytes;
   r.width = width;
-  for (int64_t i = 0; i < l->across; i++)
-    memset((char *)r.out + i * l->k * c->bytes, 0, (size_t)(width * c->bytes));
+  size_t row = (size_t)(width * c->bytes);
+  if (width == l->k) memset(r.out, 0, (size_t)l->across * row);
+  for (int64_t i = 0; width < l->k && i < l->across; i++)
+    memset((char *)r.out + i * l->k * c->bytes, 0, row);
   c->loops->transposed(&r);
 }
 
