@@ -85,33 +85,29 @@ end
 -- Aligned regions ---------------------------------------------------------------------------------
 
 -- Returns the two pixels next to each sample along one side, counted from 0, and their weights in
--- the average of a cell, both as (n, cells, 2 * per_cell). `low` has the first coordinate of each
--- region, and `cell` the size of its cells. A sample that is more than one pixel outside the map
--- has weight 0.
+-- the average of a cell, both as (2 * per_cell, cells, n). `low` (n) has the first coordinate of
+-- each region, and `cell` (n) the size of its cells. The regions are the last dimension, since long
+-- rows are added and multiplied faster. A sample that is more than one pixel outside the map has
+-- weight 0.
 local function samples(low, cell, cells, per_cell, size)
    local like = {dtype = low.dtype, device = low.device}
-   local function times(numbers) return cell:unsqueeze(2) * numbers:unsqueeze(1) end
+   local function times(numbers, ...) return cell * numbers:view(...) end
    -- The terms are added in torchvision's order, since rounding decides whether a sample at an edge
    -- is outside.
-   local starts = low:unsqueeze(2) + times(torch.arange(cells, like))
-   local inner = times(torch.arange(per_cell, like) + 0.5) / per_cell
-   local at = starts:unsqueeze(3) + inner:unsqueeze(2)
-   at = at:flatten(2)
+   local starts = low + times(torch.arange(cells, like), 1, -1, 1)
+   local at = starts + times(torch.arange(per_cell, like) + 0.5, -1, 1, 1) / per_cell
    local inside = at:ge(-1):logical_and(at:le(size))
    at = at:masked_fill(inside:logical_not(), 0):clamp(0, size - 1)
    local first = at:floor()
    local part, weight = at - first, inside:to(low.dtype) / per_cell
-   local pixels = torch.stack({first, (first + 1):clamp_max(size - 1)}, 3):long()
-   local weights = torch.stack({(1 - part) * weight, part * weight}, 3)
-   local shape = {low:size(1), cells, 2 * per_cell}
-   return pixels:view(shape), weights:view(shape)
+   return torch.cat({first, (first + 1):clamp_max(size - 1)}, 1):long(),
+      torch.cat({(1 - part) * weight, part * weight}, 1)
 end
 
 -- Returns an image (C, H, W) as a matrix with a row for each pixel and a column for each channel.
 local function rows_of(image) return image:flatten(2):t():contiguous() end
 
--- The largest number of channels in each cell for which product_by_cell computes one product for
--- each channel.
+-- The largest number of channels in each cell for which each channel is handled by itself.
 local few_channels <const> = 6
 
 -- Returns the product (count, C) of a sparse matrix with an image in which each cell has its own
@@ -131,6 +127,21 @@ local function product_by_cell(image, pointers, pixels, weights, count, cells)
    return torch.cat(results, 2)
 end
 
+-- Returns the weighted sums of samples for n regions of an image in which each cell has its own
+-- channels: (n, channels, height, width). `y` and `x` are the positions of the samples' pixels
+-- along the sides, (count, height or width, n), and the other two are their weights.
+local function sum_of_few(image, y, x, y_weights, x_weights)
+   local height, width, n = y:size(2), x:size(2), y:size(3)
+   local function along_y(values) return values:view(-1, 1, height, 1, n) end
+   local function along_x(values) return values:view(1, -1, 1, width, n) end
+   local maps = image:reshape(-1, height * width * image:size(2) * image:size(3))
+   local weights = (along_y(y_weights) * along_x(x_weights)):to(maps.dtype)
+   local values = maps:index_select(2, (along_y(y) + along_x(x)):flatten())
+   local terms = values:view(-1, y:size(1) * x:size(1), height * width * n)
+      :mul_(weights:view(-1, height * width * n))
+   return terms:sum(2):view(-1, height, width, n):permute {4, 1, 2, 3}
+end
+
 -- Returns the sums of the cells of n regions, (n, channels, height, width). Each sum is the product
 -- of the image with a row of a sparse matrix: the elements of the row are in the columns `pixels`
 -- and have the values `weights`, both (n, height, width, count).
@@ -146,6 +157,9 @@ local function sum_of_cells(image, pixels, weights, is_ps)
    return sums:view(n, height, width, -1):permute {1, 4, 2, 3}
 end
 
+-- The smallest number of regions for which sum_of_few is faster than a sparse product.
+local enough_regions <const> = 8
+
 -- Returns the averages of the samples in each cell of n regions of one image: (n, channels, height,
 -- width). A cell has ny rows and nx columns of samples.
 local function average(image, boxes, height, width, ny, nx, is_aligned, is_ps)
@@ -156,16 +170,6 @@ local function average(image, boxes, height, width, ny, nx, is_aligned, is_ps)
    if not is_aligned then w, h = w:clamp_min(1), h:clamp_min(1) end
    local y, y_weights = samples(y1, h / height, height, ny, rows)
    local x, x_weights = samples(x1, w / width, width, nx, columns)
-   -- Before y and x are combined, the elements of each cell are made contiguous, since the
-   -- combination is then faster.
-   local function along_y(values)
-      return values:view(n, height, 1, 2 * ny, 1):expand(n, height, 1, 2 * ny, 2 * nx)
-         :reshape(n, height, 1, -1)
-   end
-   local function along_x(values)
-      return values:view(n, 1, width, 1, 2 * nx):expand(n, 1, width, 2 * ny, 2 * nx)
-         :reshape(n, 1, width, -1)
-   end
    y = y * columns + 1
    if is_ps then
       -- Each cell reads its own channel, so the pixels of the channels of all earlier cells are
@@ -173,6 +177,19 @@ local function average(image, boxes, height, width, ny, nx, is_aligned, is_ps)
       local size, like = rows * columns, {dtype = "int64", device = image.device}
       y = y + torch.arange(0, height, like):view(height, 1) * (width * size)
       x = x + torch.arange(0, width, like):view(width, 1) * size
+      if n >= enough_regions and image:size(1) <= few_channels * height * width then
+         return sum_of_few(image, y, x, y_weights, x_weights)
+      end
+   end
+   -- Before y and x are combined, the elements of each cell are made contiguous, since the
+   -- combination is then faster.
+   local function along_y(values)
+      return values:permute {3, 2, 1}:reshape(n, height, 1, 2 * ny, 1)
+         :expand(n, height, 1, 2 * ny, 2 * nx):reshape(n, height, 1, -1)
+   end
+   local function along_x(values)
+      return values:permute {3, 2, 1}:reshape(n, 1, width, 1, 2 * nx)
+         :expand(n, 1, width, 2 * ny, 2 * nx):reshape(n, 1, width, -1)
    end
    local pixels = along_y(y) + along_x(x)
    local weights = along_y(y_weights) * along_x(x_weights)
@@ -306,28 +323,28 @@ end
 
 -- Pooled regions ----------------------------------------------------------------------------------
 
--- Returns two tensors (n, cells) for regions along one side: the first pixel of each cell, and the
--- pixel after its last, both counted from 0. Coordinates are rounded. They are computed in float32,
--- as in torchvision, so that pixels at the borders of cells belong to the same cells.
+-- Returns two tensors (cells, n) for n regions along one side: the first pixel of each cell, and
+-- the pixel after its last, both counted from 0. Coordinates are rounded. They are computed in
+-- float32, as in torchvision, so that pixels at the borders of cells belong to the same cells.
 local function cells_of(low, high, cells, size, is_ps)
    local function round(x) return torch.where(x:ge(0), (x + 0.5):floor(), (x - 0.5):ceil()) end
    local first = round(low)
    local extent = (round(high) - first + (is_ps and 0 or 1)):clamp_min(1)
-   local cell = (extent / cells):unsqueeze(2)
-   local steps = torch.arange(cells + 1, {dtype = low.dtype, device = low.device}):unsqueeze(1)
-   local edges = cell * steps
+   local steps = torch.arange(cells + 1, {dtype = low.dtype, device = low.device}):unsqueeze(2)
+   local edges = extent / cells * steps
    local last = is_ps and size - 1 or size
-   local from = (edges:narrow(2, 1, cells):floor() + first:unsqueeze(2)):clamp(0, last)
-   local to = (edges:narrow(2, 2, cells):ceil() + first:unsqueeze(2)):clamp(0, last)
-   return from:long(), to:long()
+   local from = (edges:narrow(1, 1, cells):floor() + first):clamp(0, last)
+   local to = (edges:narrow(1, 2, cells):ceil() + first):clamp(0, last)
+   return from:double(), to:double()
 end
 
 local most_values <const> = 1 << 22 -- the largest number of values that one reduction reads
 
 -- Calls reduce(image, cells) for groups of regions. Returns the concatenated results, (n, channels,
--- height, width). `cells` has three tensors with an element for each cell: `first`, the position of
--- its first pixel, counted from 1; `columns`, the number of its columns; and `count`, the number of
--- its pixels.
+-- height, width). `cells` has three float64 tensors (height * width, n) with an element for each
+-- cell: `first`, the position of its first pixel, counted from 1; `columns`, the number of its
+-- columns; and `count`, the number of its pixels. The regions are the last dimension, since long
+-- rows are added faster. `reduce` returns a tensor (n, channels, height * width).
 local function pool(title, input, boxes, sizes, channels, is_ps, reduce)
    local height, width, scale = table.unpack(sizes)
    local rows, columns = input:size(3), input:size(4)
@@ -337,15 +354,14 @@ local function pool(title, input, boxes, sizes, channels, is_ps, reduce)
       local x1, y1, x2, y2 = table.unpack(own:unbind(2))
       local top, bottom = cells_of(y1, y2, height, rows, is_ps)
       local left, right = cells_of(x1, x2, width, columns, is_ps)
-      local function along_y(values) return values:unsqueeze(3):expand(n, height, width) end
-      local function along_x(values) return values:unsqueeze(2):expand(n, height, width) end
-      local across = along_x((right - left):clamp_min(0))
+      local across = (right - left):clamp_min_(0)
+      local down = (bottom - top):clamp_min_(0)
       local cells = {
-         first = (along_y(top * columns + 1) + along_x(left)):flatten(), columns = across:flatten(),
-         count = (along_y((bottom - top):clamp_min(0)) * across):flatten(),
+         first = ((top * columns + 1):unsqueeze(2) + left):flatten(1, 2),
+         columns = across:expand(height, width, n):flatten(1, 2),
+         count = (down:unsqueeze(2) * across):flatten(1, 2),
       }
-      pieces[#pieces + 1] = {positions,
-         reduce(image, cells):view(n, height, width, -1):permute {1, 4, 2, 3}}
+      pieces[#pieces + 1] = {positions, reduce(image, cells):unflatten(3, {height, width})}
    end
    for number, part in ipairs(by_image(title, input, boxes)) do
       local own = part[2]:detach():to(input.dtype == "float64" and "float64" or "float32") * scale
@@ -367,30 +383,20 @@ local function pool(title, input, boxes, sizes, channels, is_ps, reduce)
    return in_order(pieces, input, {0, channels, height, width})
 end
 
--- Returns the positions, counted from 1, of pixels in an image with the given number of columns.
--- For each pixel, `cell` has the number of its cell, from 1, and k has the number of the pixel
--- within the cell, from 0.
-local function pixels_of(cells, cell, k, columns)
-   -- Division is faster for floating-point numbers than for integers, and all of these quotients
-   -- are exact.
-   local across = cells.columns:double():index_select(1, cell)
-   local row = (k / across):floor_()
-   return row:mul_(across:neg_():add_(columns)):long():add_(k)
-      :add_(cells.first:index_select(1, cell))
-end
-
 -- Returns the largest values of cells, (cells, channels). `maps` has a row of channels for each
--- pixel. `pixels` has the first pixels of having[1] cells, followed by the second pixels of the
--- first having[2] cells, and so on. The cells without pixels, which come last among the `number`
--- cells, are 0.
-local function largest_of(maps, pixels, having, number)
-   local values, best, first = maps:detach(), maps:new_zeros(number, maps:size(2)), 1
+-- pixel. `pixels` is a list of tensors: the first pixels of the cells, their second pixels, and so
+-- on. The cells have descending numbers of pixels, so that each tensor belongs to the first cells.
+-- Cells without pixels, which come last among the `number` cells, are 0.
+local function largest_of(maps, pixels, number)
+   local values, best = maps:detach(), maps:new_zeros(number, maps:size(2))
    local has_grad = torch.is_grad_enabled() and maps.requires_grad
-   local at = has_grad and torch.ones(best.shape, {dtype = pixels.dtype, device = maps.device})
+   local at = has_grad and torch.ones(best.shape, {dtype = "int32", device = maps.device})
    local has_nan = has_grad and values:isnan():any():item()
-   for step, n in ipairs(having) do
-      local own = pixels:narrow(1, first, n)
-      local new, own_best = values:index_select(1, own), best:narrow(1, 1, n)
+   local buffer = torch.empty_like(best)
+   for step, own in ipairs(pixels) do
+      local n = own:size(1)
+      local new, own_best = buffer:narrow(1, 1, n), best:narrow(1, 1, n)
+      torch.index_select(values, 1, own, {out = new})
       local own_at = has_grad and at:narrow(1, 1, n)
       if step == 1 then
          own_best:copy_(new)
@@ -403,53 +409,66 @@ local function largest_of(maps, pixels, having, number)
       else
          torch.fmax(own_best, new, {out = own_best})
       end
-      first = first + n
    end
    if not has_grad then return best end
    best = maps:gather(1, at:long())
-   local filled = having[1] or 0
+   local filled = pixels[1] and pixels[1]:size(1) or 0
    if filled == number then return best end
    return torch.cat {best:narrow(1, 1, filled), maps:new_zeros(number - filled, maps:size(2))}
 end
 
--- Returns the largest value of each cell of an image (C, H, W), as (cells, C). A cell without
+-- Returns the largest value of each cell of an image (C, H, W), as (n, C, cells). A cell without
 -- pixels gives 0, and a cell gives NaN only if all of its pixels are NaN. If the largest value
 -- occurs several times, its first occurrence gets the gradient.
 local function largest_values(image, cells)
-   local number, like = cells.count:size(1), {dtype = "int64", device = image.device}
    -- The cells are sorted by their numbers of pixels, so that the cells with at least k pixels are
    -- at the beginning.
-   local counts, order = cells.count:sort(1, true)
-   local most = counts[1]:item()
-   local having = number
-      - torch.bincount(counts + 1, nil, most + 1):cumsum(1):narrow(1, 1, most)
-   local k = torch.arange(most, like):repeat_interleave(having)
-   local place = torch.arange(1, k:size(1) + 1, like)
-      - (having:cumsum(1) - having):repeat_interleave(having)
-   local pixels = pixels_of(cells, order:index_select(1, place), k, image:size(3)):int()
-   having = having:tolist()
-   -- Only a few channels are processed at a time, so that the rows stay in the cache.
-   local channels, results = math.max(16, (1 << 17) // (image:size(2) * image:size(3))), {}
-   for _, part in ipairs(image:split(channels, 1)) do
-      results[#results + 1] = largest_of(rows_of(part), pixels, having, number)
+   local counts, order = cells.count:flatten():sort(1, true)
+   local number, most = counts:size(1), math.tointeger(counts[1]:item())
+   local having = number - torch.bincount(counts:long() + 1, nil, most + 1):cumsum(1)
+   local first = cells.first:flatten():index_select(1, order)
+   local columns = cells.columns:flatten():index_select(1, order)
+   local gap, pixels = image:size(3) - columns, {}
+   for k, n in ipairs(having:narrow(1, 1, most):tolist()) do
+      -- Pixel k - 1, counted from 0, is in row (k - 1) // columns of its cell. Quotients of such
+      -- integers are rounded down correctly in float64.
+      local row = ((k - 1) / columns:narrow(1, 1, n)):floor_()
+      pixels[k] = row:mul_(gap:narrow(1, 1, n)):add_(first:narrow(1, 1, n)):add_(k - 1):int()
    end
-   return torch.cat(results, 2):index_select(1, order:argsort())
+   -- Only a few channels are processed at a time, so that the rows stay in the cache.
+   local size = math.max(image:size(2) * image:size(3), number)
+   local channels, results = math.max(16, (1 << 16) // size), {}
+   local place, n = order:argsort():view(cells.count.shape):t():flatten(), cells.count:size(2)
+   for _, part in ipairs(image:split(channels, 1)) do
+      results[#results + 1] = largest_of(rows_of(part), pixels, number):index_select(1, place)
+         :view(n, number // n, -1):transpose(2, 3)
+   end
+   return torch.cat(results, 2)
 end
 
--- Returns the mean of each cell over its own channels of the image, as (cells, C). A cell without
--- pixels gives 0.
-local function mean_values(image, cells, height, width)
-   local count, like = cells.count, {dtype = "int64", device = image.device}
-   local number, size = count:size(1), image:size(2) * image:size(3)
-   local before = torch.arange(0, height * width * size, size, like)
-   local cell = torch.arange(1, number + 1, like):repeat_interleave(count)
+-- Returns the mean of each cell over its own channels of the image, as (n, C, cells). A cell
+-- without pixels gives 0.
+local function mean_values(image, cells)
+   local number, n = cells.count:size(1), cells.count:size(2)
+   local rows, columns = image:size(2), image:size(3)
+   local like = {dtype = "float64", device = image.device}
+   local before = torch.arange(0, number * rows * columns, rows * columns, like):unsqueeze(2)
+   local count = cells.count:flatten()
    local ends = count:cumsum(1)
-   local k = torch.arange(cell:size(1), like) - (ends - count):index_select(1, cell)
-   cells.first = (cells.first:view(-1, height * width) + before):flatten()
-   local pixels = pixels_of(cells, cell, k, image:size(3))
-   local weights = count:to(image.dtype):reciprocal():index_select(1, cell)
-   return product_by_cell(image, torch.cat({torch.ones(1, like), ends + 1}), pixels, weights,
-      number, height * width)
+   local begins = ends - count
+   local cell = torch.arange(1, number * n + 1, {dtype = "int64", device = image.device})
+      :repeat_interleave(count:long())
+   local function by_pixel(values) return values:flatten():index_select(1, cell) end
+   -- Pixel k, counted from 0, is in row k // columns of its cell, as in largest_values.
+   local k = torch.arange(cell:size(1), like):sub_(by_pixel(begins))
+   local row = (k / by_pixel(cells.columns)):floor_()
+   local pixels = row:mul_(by_pixel(columns - cells.columns)):add_(k)
+      :add_(by_pixel(cells.first + before)):long()
+   local pointers = torch.cat({torch.zeros(1, like), ends}):add_(1):long()
+   local sums = product_by_cell(image, pointers, pixels, torch.ones_like(pixels,
+      {dtype = image.dtype}), number * n, number)
+   return (sums / count:clamp_min(1):to(image.dtype):unsqueeze(2)):view(number, n, -1)
+      :permute {2, 3, 1}
 end
 
 local take_pool = args.signature [[vision.ops.roi_pool(input: tensor, boxes: any,
@@ -499,7 +518,7 @@ function M.ps_roi_pool(...)
    check_channels(title, a.input, height, width)
    local channels = a.input:size(2) // (height * width)
    return pool(title, a.input, a.boxes, {height, width, a.spatial_scale}, channels, true,
-      function(image, cells) return mean_values(image, cells, height, width) end)
+      mean_values)
 end
 
 -- Layers ------------------------------------------------------------------------------------------
