@@ -289,7 +289,7 @@ describe("gradients under autocast", function()
          local y = used(w)
          y:sum():backward()
          assert.equal(8, w.grad:sum():item())
-         used(w):sum():backward() -- a second backward pass uses the same cached casts
+         used(w):sum():backward() -- a second forward and backward pass uses the casts that the first one cached
          assert.equal(16, w.grad:sum():item())
       end)
    end)
@@ -372,7 +372,7 @@ describe("a Function under autocast", function()
       assert.same({"float32", false}, D.back)
       assert.equal("float32", x.grad.dtype)
       assert.equal(16, x.grad:sum():item())
-      D:apply(half) -- outside of autocast, no argument is cast
+      D:apply(half) -- the Function is called outside of autocast, so none of its arguments is cast
       assert.same({"bfloat16", false}, D.seen)
    end)
 

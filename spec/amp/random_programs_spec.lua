@@ -53,7 +53,7 @@ local function program(number)
    return steps
 end
 
--- Each format is a function that copies a tensor, so that the copy has another order of dimensions in memory.
+-- Each memory format is a function that copies a tensor, so that the copy has another order of dimensions in memory.
 local FORMATS = {
    contiguous = function(x) return x:clone() end,
    channels_last = function(x)

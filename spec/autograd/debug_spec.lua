@@ -152,7 +152,7 @@ describe("set_deterministic_debug_mode", function()
       assert.raises('expected "default", "warn" or "error"', function() torch.set_deterministic_debug_mode "loud" end)
    end)
 
-   -- https://docs.pytorch.org/docs/stable/deterministic.html specifies the fill values.
+   -- The fill values are those that https://docs.pytorch.org/docs/stable/deterministic.html specifies.
    it("fills undefined memory, unless that is turned off", function()
       local settings = torch.utils.deterministic
       torch.use_deterministic_algorithms(true)

@@ -42,7 +42,7 @@ describe("forward_ad", function()
       -- w is not a dual tensor, so under no_grad its product is not recorded
       local plain = torch.no_grad(function() return w * 2 end)
       assert.is_false(plain.requires_grad)
-      -- opening a level under no_grad is allowed
+      -- a level of forward-mode differentiation may also be opened under no_grad
       torch.no_grad(function() double({1}, {requires_grad = true}):add_(1) end)
       local u = double({2, 2}, {requires_grad = true})
       local z = y * u + (dual * w - torch.no_grad(function() return dual * w end))
@@ -109,7 +109,7 @@ describe("forward_ad", function()
 end)
 
 describe("a Function", function()
-   -- A Function that computes x^3 * factor. It counts the calls of its methods jvp and vmap.
+   -- A Function that computes x^3 * factor, and counts the calls of its methods jvp and vmap.
    local calls = {jvp = 0, vmap = 0}
    local Cube = torch.class("spec.Cube", torch.autograd.Function)
    function Cube.forward(x, factor) return x ^ 3 * factor end

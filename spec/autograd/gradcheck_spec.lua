@@ -3,7 +3,7 @@ local gradcheck, gradgradcheck = torch.autograd.gradcheck, torch.autograd.gradgr
 
 local function float64(...) return torch.randn(..., {dtype = "float64", requires_grad = true}) end
 
--- Returns a Function that computes x^3. Its derivative is wrong: it is `factor` times too large.
+-- Returns a Function that computes x^3, but with a wrong derivative: it is `factor` times too large.
 local function cube(factor)
    local Cube = torch.class("Cube", torch.autograd.Function)
    function Cube.forward(ctx, x)

@@ -210,7 +210,7 @@ describe("an illegal in-place change", function()
       assert.raises("mul", "data", function() y:sum():backward() end);
       (x * x):sum():backward()
       assert.close({6, 8}, x.grad)
-      x.data = x.data - x.grad * 0.5 -- the gradient stays, as in PyTorch
+      x.data = x.data - x.grad * 0.5 -- as in PyTorch, assigning to x.data does not change x.grad
       assert.close({0, 0}, x)
       assert.close({6, 8}, x.grad)
       for _, other in ipairs {torch.zeros(3), torch.zeros(2, {dtype = "float16"})} do

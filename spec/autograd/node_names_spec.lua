@@ -172,7 +172,7 @@ describe("the node that a call ends with has PyTorch's name", function()
       {"SpecialBesselJ0", function() return torch.special.bessel_j0(x) end},
       {"SpecialEntr", function() return torch.special.entr(x) end},
       {"SpecialXlog1Py", function() return torch.special.xlog1py(x, y) end},
-      -- The following rows are in-place operators.
+      -- From here on, the rows have in-place operators.
       {"Clamp", function() return (x * 1):clamp_(0, 1) end},
       {"Mvlgamma", function() return (x + 3):mvlgamma_(2) end},
       {"NanToNum", function() return (x * 1):nan_to_num_() end},
@@ -209,7 +209,7 @@ describe("the node that a call ends with has PyTorch's name", function()
       assert.equal("<MeanBackward0>", tostring(mean.grad_fn))
       assert.equal("<ExpandBackward0>", tostring(same.grad_fn))
       assert.equal("<MulBackward0>", tostring((x * 1).grad_fn))
-      -- An operator that returns its argument keeps the node, and so the node's name.
+      -- An operator that returns its argument itself, instead of a new tensor, keeps the argument's node and its name.
       local h = x:relu()
       F.dropout(h, 0.5, false)
       assert.equal("<ReluBackward0>", tostring(h.grad_fn))

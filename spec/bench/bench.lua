@@ -76,7 +76,7 @@ local function find_python()
    end
 end
 
--- The parent sends requests through a pipe and reads replies from a named pipe.
+-- Starts Python. This program sends requests through a pipe, and reads the replies from a named pipe.
 function Python:__init(command)
    local pipe = assert(io.popen("mktemp -d"))
    self.folder = pipe:read("l")
@@ -122,7 +122,7 @@ end
 
 -- Measuring ---------------------------------------------------------------------------------
 
--- Returns how many runs of a row take as long as one measurement should.
+-- Returns how many runs of a row are needed for one measurement of the shortest duration.
 local function calibrate(run)
    local rounds = 1
    while true do

@@ -9,8 +9,9 @@ local torch = require "tlua"
 
 local here = arg[0]:match "^(.*)/" or "."
 
--- Measures the median seconds of n calls. Before each call, `before` runs, and then all ranks begin together. With
--- `work`, also measures the processor time of all threads of the rank, and prints it as the row NAME_cpu.
+-- Measures the median duration of n calls in seconds. Each rank runs `before`, and then all ranks begin the call
+-- together. With `work`, also measures the processor time of all threads of the rank, and prints it as the row
+-- NAME_cpu.
 local function time(name, n, fn, dist, before, work)
    local seconds, computed = {}, {}
    for i = -2, n do

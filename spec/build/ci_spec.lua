@@ -39,7 +39,7 @@ describe(".ci/run", function()
 end)
 
 describe(".ci/deps", function()
-   -- All commands that .ci/deps looks for exist here, so nothing is installed.
+   -- In this folder, all commands that .ci/deps looks for exist, so it installs nothing.
    it("is silent if nothing is missing", shell.in_folder(function(folder)
       for name in ([[cc make pkg-config lua5.4 luarocks g++ mpirun.openmpi mpirun.mpich python3
             apt-get]]):gmatch "%S+" do

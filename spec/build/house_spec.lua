@@ -179,7 +179,8 @@ end)
 describe("comments", function()
    local read = require("spec.support.comments").read
 
-   -- Patterns that match sentences without a subject, and pronouns whose noun is not in the comment.
+   -- Patterns of comments that are hard to read: sentences without a subject, and pronouns whose noun is not in the
+   -- comment.
    local headless <const> = {
       "^%s*What ", "^%s*Who ", "^%s*Whose ", "^%s*Whom ", "^%s*Which ", "^%s*Where ", "^%s*That ", "^%s*Whoever ",
       "^%s*Whatever ", "^%s*Of ", "^%s*And ", "^%s*But ", "^%s*Or ", "^%s*Also ", "^%s*Too ", "^%s*So ", "^%s*Not ",

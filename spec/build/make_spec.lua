@@ -9,8 +9,8 @@ describe("make", function()
    -- Runs make in the tree, and returns its output, which has one short line for each step.
    local function make(arguments) return shell.ok("cd " .. tree .. " && make " .. (arguments or "")) end
 
-   -- Rewrites a source file, after waiting until its new time stamp is later than the built file's, at the resolution
-   -- of the file system.
+   -- Rewrites a source file. Waits first, until the new time stamp will be later than the built file's at the
+   -- resolution of the file system.
    local function change(path, text)
       shell.ok("sleep 0.05")
       shell.write(tree .. "/" .. path, text)

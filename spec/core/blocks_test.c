@@ -218,8 +218,8 @@ static void model_free(Model *m, int i) {
   memcpy(h->until, m->world.given, sizeof h->until);
 }
 
-/* Searches for an entry in use, from a random index on. Returns its index, or -1 if there is
-** none. */
+/* Searches the model's list for an entry in use, from a random index on. Returns its index, or -1
+** if no entry is in use. */
 static int any_used(Model *m) {
   for (int tries = 0; m->n > 0 && tries < 4; tries++) {
     int i = (int)(draw(m) % (uint64_t)m->n);
@@ -420,7 +420,7 @@ TEST(short_address_space_is_prolonged_by_arenas) {
   World w;
   tlk_Blocks b;
   open_with(&b, &w, 2 * GRANULE);
-  /* this block takes both granules of the first arena */
+  /* this block is larger than one granule, so it takes both granules of the first arena */
   void *first = tlk_blocks_alloc(&b, 3 * MIB, 0, 0);
   void *second = tlk_blocks_alloc(&b, 3 * MIB, 0, 0);
   void *large = tlk_blocks_alloc(&b, 25 * MIB, 0, 0);

@@ -219,7 +219,7 @@ TEST(processes_store_under_one_key) {
     CHECK(wait(&status) > 0 && status == 0);
   }
   char path[128];
-  only_entry(path, sizeof path); /* checks that there is no other file */
+  only_entry(path, sizeof path); /* only_entry fails if there is any other file */
 }
 
 /* Tests the size limit of the folder with a sparse file, which needs no space on the disk. */
@@ -236,7 +236,8 @@ TEST(the_oldest_files_are_removed_above_the_limit) {
     CHECK(system(path) == 0);
   }
   snprintf(path, sizeof path, "%s/notes.txt", folder);
-  FILE *notes = fopen(path, "wb"); /* a file that belongs to another program */
+  /* this file belongs to another program, so the cache must not remove it */
+  FILE *notes = fopen(path, "wb");
   fclose(notes);
   CHECK(store("plan", "key", "data"));
   CHECK(tli_cache_size(&bytes) == 4 && bytes <= TLI_CACHE_MOST / 4 * 3 &&

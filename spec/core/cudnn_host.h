@@ -39,7 +39,7 @@ static bool capturing;
 bool cuda_device_captures(int device) { return capturing || device < 0; }
 int cuda_relax(void) { return 0; }
 void cuda_unrelax(const int *mode) { (void)mode; }
-static char some_room[64]; /* the temporary memory that kernels may use */
+static char some_room[64]; /* the scratch memory that the replacement of cuda_scratch returns */
 void *cuda_scratch(const tlk_Context *cx, int64_t bytes) {
   (void)cx;
   return bytes <= (int64_t)sizeof some_room ? some_room : NULL;

@@ -77,8 +77,8 @@ static void use_after_fork(void) {
 
 enum { LARGE = 1 << 20, SMALL = 1 << 10, GROWTH = 256, MORE = 100 };
 
-/* `working`: the device's thread has begun its work. `grown`: the other thread has allocated
-** memory. */
+/* `working` becomes true when the device's thread has begun its work, and `grown` when the other
+** thread has allocated memory. */
 static atomic_bool working, grown;
 
 /* Runs the tasks of the large copy in place of the library's threads. Delays the device's thread
@@ -168,7 +168,8 @@ static void a_forked_child_is_refused(void) {
   CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   CHECK(strcmp(said, "refused") == 0);
   float back[4] = {0};
-  CHECK(t && tli_read(t, TL_F32, back) && back[3] == 1); /* the device still works in the parent */
+  /* the fork has not changed the parent, whose device still works */
+  CHECK(t && tli_read(t, TL_F32, back) && back[3] == 1);
   tli_release(t);
 }
 

@@ -106,9 +106,10 @@ static void other_overlaps_are_not_fused(void) {
   fusion_Plan plan = {0}, before;
   CHECK(add_pointwise(&plan, call1(TLK_exp, 100, F(1000), F(0))));
   before = plan;
-  /* refused: reads a part of the memory that step 1 writes, shifted by one element */
+  /* must be refused, because it reads a part of the memory that step 1 writes, shifted by one
+  ** element */
   CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, F(2000), F(1004))));
-  /* refused: overwrites an input of the chain */
+  /* must be refused, because it overwrites a part of the chain's input, shifted by one element */
   CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, F(4), F(1000))));
   CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, F(2000), operand(1000, TL_I32, 4))));
   CHECK(!add_pointwise(&plan, call1(TLK_exp, 99, F(2000), F(3000))));

@@ -103,7 +103,7 @@ static void random_case(int round) {
   size_t bytes = sizeof(char *) * OPERANDS * (size_t)(numel + 1);
   Trace expected = {nargs, 0, &it, calloc(1, bytes)}, got = {nargs, 0, &it, calloc(1, bytes)};
   naive(&expected, args, ndim, shape, numel);
-  /* Splits the loop into two parts, as if two threads shared the elements. */
+  /* Visits the loop in two parts, as two threads would do that share the elements. */
   int64_t cut = numel > 0 ? test_random(numel + 1) : 0;
   CHECK_AT(round, tli_iter_rows(&it, 0, cut, record_row, &got));
   CHECK_AT(round, got.n == cut);

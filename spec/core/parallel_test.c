@@ -181,7 +181,7 @@ TEST(an_interruption_ends_a_loop) {
     CHECK(count.calls >= 1 && count.calls <= threads);
     CHECK(!tli_parallel_try(N, 10, count_range, &count) && !tli_go_on());
     CHECK(count.calls <= threads);
-    /* a loop as short as this one is not interrupted */
+    /* a loop of so few elements runs in one piece, so an interruption does not end it */
     CHECK(tli_parallel_try(10, 10, count_range, &count));
     tl_interrupt_clear();
     CHECK(tli_go_on());

@@ -34,7 +34,7 @@ function tokens.forward(self, x)
 end
 export('products', tokens, torch.randn(3, 5, 4), {dynamic = {x = {1, 2}}})
 do
-   local x = torch.randn(4, 4, 4) -- program_test.c uses the same sizes
+   local x = torch.randn(4, 4, 4) -- program_test.c contains these sizes, too
    put('products.in', x)
    put('products.out', tokens(x))
 end

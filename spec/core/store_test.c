@@ -177,7 +177,8 @@ static void mirror(void *context) {
   CHECK(tli_socket_send(socket, &say, sizeof say, end));
   CHECK(tli_socket_receive(socket, &r, sizeof r, end));
   CHECK(tli_socket_receive(socket, heard, sizeof heard, end));
-  CHECK(memmem(heard, sizeof heard, secret, 8) == NULL); /* the client never sends the secret */
+  /* the client proves that it knows the secret without sending it */
+  CHECK(memmem(heard, sizeof heard, secret, 8) == NULL);
   say.a = (tli_StoreAnswer){TLI_STORE_OK, TLI_SHA256_BYTES, 0};
   memcpy(say.bytes, heard + TLI_CHALLENGE, TLI_SHA256_BYTES);
   CHECK(tli_socket_send(socket, &say, sizeof say, end));
@@ -290,7 +291,7 @@ TEST(a_client_that_does_not_read_delays_no_other) {
     CHECK(tli_socket_send(deaf[i], "large", 5, tli_now_ns() + LONG));
   }
   for (int i = 0; i < 50; i++)
-    check_works(store); /* fails after ten seconds if the server is delayed */
+    check_works(store); /* this check fails if the server does not answer within ten seconds */
   /* a client that reads late gets the complete old value, although the value has changed
   ** meanwhile */
   memset(large, 1, LARGE);

@@ -37,8 +37,8 @@ local function run(settings, program)
    return shell.ok(("%s %s -e %s"):format(settings, shell.start(), shell.quote(prelude .. program)))
 end
 
--- Runs a program. Returns how often it calls cuDNN's passes: forward, backward for the data, and backward for the
--- weights.
+-- Runs a program. Returns three numbers: how often it calls cuDNN's forward pass, backward pass for the data, and
+-- backward pass for the weights.
 local function asked(program, settings)
    local text = run("TLUA_EMULATED_CUDNN=1 " .. (settings or ""), program)
    assert.matches("cuDNN: 0 descriptors are left\n", text)

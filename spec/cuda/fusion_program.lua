@@ -48,7 +48,7 @@ local in_place <const> = {
 local sizes <const> = {{1}, {7}, {128}, {1001}, {3, 5}, {9, 16}, {4, 3, 6}, {33, 31}}
 local function input(draw, dtype, shape)
    local values = torch.randn(shape, {dtype = "float64", device = "cpu"}) * 3
-   if draw(2) == 1 and #shape > 0 then -- adds NaN and infinities to some inputs
+   if draw(2) == 1 and #shape > 0 then -- about half of the inputs also contain NaN and infinities
       local flat = values:view(-1)
       flat[1] = 0 / 0
       if flat:numel() > 3 then flat[2], flat[3] = math.huge, -math.huge end
@@ -99,7 +99,7 @@ local function chain(number)
          count = count + 1
       end
    end
-   -- some intermediate results are released before the end of the chain
+   -- an intermediate result that is dropped before the end of the chain need not be stored
    local dropped = {}
    for i = #inputs + 1, count do dropped[i] = draw(3) == 1 end
    return inputs, function(list)

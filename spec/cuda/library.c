@@ -17,7 +17,8 @@
 #include "kernels/math.h"
 #include "spec/cuda/library.h"
 
-/* run() relies on this: each call struct that has a loop has it at the same offset. */
+/* run() finds a call's loop without knowing the kind of call, so the loop must have the same offset
+** in each struct. */
 _Static_assert(offsetof(struct tlk_gather, index.it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_scatter, index.it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_pointwise, it) == offsetof(struct tlk_copy, it), "");

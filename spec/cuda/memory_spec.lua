@@ -9,7 +9,7 @@ local function run(settings, program)
    return shell.ok(("TLUA_CUDA_ALLOCATOR=native %s %s -e %s"):format(settings, shell.start(), shell.quote(program)))
 end
 
--- the memory size of a GPU with 80 GB; its address space has 47 bits
+-- the settings for a GPU with 80 GB of memory; its address space has 47 bits
 local H100 <const> = "TLUA_EMULATED_MEMORY=85899345920"
 
 describe("a GPU's addresses", function()

@@ -200,7 +200,7 @@ describe("groups by nccl", function()
          dist.barrier()
          called "AllReduce 1 float32 sum in place on stream 1"
          local last = torch.ones({4}, {device = "cuda"})
-         dist.all_reduce(last) -- no thread waits until this call is complete
+         dist.all_reduce(last) -- the program destroys the group without waiting for this call first
          local file = ("%s/log.%d"):format(os.getenv "TLUA_NCCL_FOLDER", rank)
          dist.destroy_process_group()
          check({2, 2, 2, 2}, last)
@@ -330,7 +330,7 @@ describe("groups by nccl", function()
             end)
          else
             local work = dist.all_reduce(t, {group = group, async_op = true})
-            work:wait() -- only the stream waits, not the host
+            work:wait() -- on a GPU, wait() makes only the stream wait, not the host
             refused("all_reduce: rank 2 did not arrive within 3 s; rank 0 waits in all_reduce number 2 " ..
                "of float32 [4] at ", function() return t:sum():item() end)
             check(true, work:exception():find("rank 2 did not arrive", 1, true) ~= nil)

@@ -160,7 +160,7 @@ describe("data.CSV", function()
    end)
 
    it("refuses a compressed file that would fill the memory", function()
-      -- the decompressed file is 1000 times larger than the compressed one
+      -- zeros compress well: the decompressed file is 1000 times larger than the compressed one
       shell.ok("head -c 300000000 /dev/zero | gzip -c > " .. shell.quote(path .. ".csv.gz"))
       assert.raises("become more than 268435456; unpack them before",
          function() torch.data.CSV(path .. ".csv.gz") end)

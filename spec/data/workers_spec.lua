@@ -142,7 +142,7 @@ describe("data.DataLoader with workers", function()
       local x = torch.arange(0, 12):view(6, 2)
       local seen = 0
       for rows in torch.data.DataLoader(x, {batch_size = false, num_workers = 2}):iter() do
-         rows:fill_(-1) -- fails if the batch is not a view of the dataset's memory
+         rows:fill_(-1) -- This changes the dataset's memory only if the batch is a view of it.
          seen = seen + 1
       end
       assert.equal(6, seen)

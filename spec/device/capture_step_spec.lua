@@ -58,7 +58,7 @@ local function train(n, captured, make, scaled, folded)
    return {losses = losses, parameters = parameters, scale = scaler and scaler:get_scale()}, step
 end
 
-local function text(run) -- converts the results of a run to text, so that NaN equals NaN
+local function text(run) -- converts the results of a run to text for comparisons, because NaN is not equal to NaN
    return ("%s"):rep(3, "\n"):format(table.concat(run.losses, " "), run.scale, torch.tensor(run.parameters[1]))
 end
 

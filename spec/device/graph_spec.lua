@@ -102,7 +102,8 @@ describe("a graph", function()
          assert.is_false(sim.is_current_stream_capturing())
          assert.raises(named "CUDAGraph.replay: nothing was captured", function() g:replay() end)
          assert.equal(4, x:sum():item()) -- the error has ended the capture, so the device works normally
-         local y = sim.graph(g, function() return x + 1 end) -- the graph can still be captured
+         -- the failed capture has left the graph empty, so it can be captured now
+         local y = sim.graph(g, function() return x + 1 end)
          g:replay()
          assert.equal(8, y:sum():item())
       end
@@ -185,7 +186,8 @@ describe("a graph", function()
       local s = sim.Stream()
       sim.stream(s, function() g:replay() end)
       g:reset()
-      local other = ones(1 << 20):mul_(50) -- must not get x's address, because a replay may still read x
+      -- this tensor must not get the address of x, because a replay may still read x
+      local other = ones(1 << 20):mul_(50)
       sim.current_stream():wait_stream(s)
       assert.equal(2 << 20, sum:sum():item())
       assert.equal(50 << 20, other:sum():item())
@@ -256,7 +258,7 @@ describe("random numbers in a graph", function()
       }
       for name, draw in sorted(draws) do
          local g = sim.Graph()
-         torch.manual_seed(99) -- does not change the random numbers of the replays
+         torch.manual_seed(99) -- seeding the generator before the capture does not change the replays' random numbers
          local y = sim.graph(g, draw)
          torch.manual_seed(5)
          g:replay()

@@ -28,7 +28,7 @@ local OPERATORS = {
    function(a, b) return torch.cat {a:narrow(1, 1, 8), b:narrow(1, 9, 8)} end,
 }
 
--- The in-place versions of these functions.
+-- In-place versions of the functions in OPERATORS, which change a tensor instead of making a new one.
 local CHANGES = {
    function(a, b) a:add_(b):clamp_(-9, 9) end,
    function(a, b) a:mul_(b):clamp_(-9, 9) end,

@@ -74,7 +74,7 @@ describe("a snapshot of a device's memory", function()
       for _, event in ipairs(memory._snapshot().device_traces[1]) do
          if event.addr == address and not event.action:find "^segment" then
             actions[#actions + 1] = event.action
-            assert.equal(20480, event.size) -- the size is rounded up to a multiple of 512
+            assert.equal(20480, event.size) -- allocations are rounded up to multiples of 512 bytes
             if event.action == "alloc" then assert.equal("ones", event.frames[1].name) end
          end
       end

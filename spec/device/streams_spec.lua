@@ -146,7 +146,7 @@ describe("a stream", function()
       local y = sim.stream(s, function() return x * 2 end)
       local waits = sim.waits()
       assert.is_false(s:query())
-      assert.equal(waits, sim.waits()) -- the host has not waited since then
+      assert.equal(waits, sim.waits()) -- the calls above have not made the host wait
       s:synchronize()
       assert.equal(waits + 1, sim.waits())
       assert.is_true(s:query())

@@ -231,7 +231,7 @@ describe("async_op", function()
          works[i] = dist.all_reduce(tensors[i], {async_op = true})
       end
       local last = torch.ones(1)
-      dist.all_reduce(last) -- all other collectives have been called before this one
+      dist.all_reduce(last) -- the loop above has called 20 collectives without waiting for them
       for i = 1, 20 do
          assert(works[i]:wait())
          assert(works[i]:is_completed() and works[i]:is_success())
@@ -278,7 +278,7 @@ describe("groups", function()
       check(2, #two)
       check(rank == 2 and dist.GroupMember.NON_GROUP_MEMBER or two[rank == 1 and 2 or 1], some)
       check(({{0, 3}, {1}, {}, {0, 3}})[rank + 1], dist.get_process_group_ranks(some))
-      -- there are four groups: the world, its half, `own` and `some`
+      -- the call counts the groups of this rank: the world, its half, `own` and `some`; rank 2 is not in one of them
       check(rank == 2 and 3 or 4, dist.get_pg_count())
       dist.destroy_process_group(some)
       check("off", dist.get_debug_level())

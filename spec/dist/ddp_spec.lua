@@ -382,7 +382,7 @@ describe("DistributedDataParallel", function()
                y:sum():backward()
             end
             pass()
-            fails = true -- the hook fails on all ranks, so all ranks make the same calls
+            fails = true -- the hook fails on all ranks; otherwise some ranks would wait for the others' calls
             refused("on purpose", pass)
             fails = false
             pass()

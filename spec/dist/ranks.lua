@@ -10,7 +10,7 @@ local programs <const> = shell.ok("realpath spec/dist/programs"):match "[^\n]+"
 -- line numbers in errors are those of the spec's text.
 local function running(name) return ("dofile %q; "):format(("%s/%s.lua"):format(programs, name)) end
 
--- Writes the file that every program in the folder runs first.
+-- Writes the file of common functions, which every program in the folder runs first.
 local function write_head(folder, text)
    shell.write(folder .. "/head.lua", ("%s\nFOLDER, PROGRAMS = %q, %q\n%s"):format(running "head", folder,
       programs, text))

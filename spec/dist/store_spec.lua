@@ -50,7 +50,7 @@ describe("TCPStore", function()
 
    -- These cases are in PyTorch's documentation of compare_set.
    it("sets a key if it has the expected value", function()
-      -- a key that does not exist yet gets the second value
+      -- as the key does not exist yet, it is not set, and the call returns the second value
       assert.equal("first", store:compare_set("c", "first", "second"))
       assert.is_false(store:check({"c"}))
       assert.equal("first", store:compare_set("c", "", "first"))

@@ -15,7 +15,7 @@ M[1] = {"convnet for digits, one image", function()
    return function() frozen(x) end, function() return frozen(x):equal(model(x)) end
 end}
 
--- The results of a call are inputs of the next call.
+-- The state that a call returns is an input of the next call.
 M[2] = {"step of an LSTM, 64 to 128", function()
    local cell = nn.LSTMCell(64, 128):eval()
    local frozen, x, n = torch.freeze(cell), torch.randn(1, 64), 0

@@ -22,7 +22,7 @@
 enum {
   BATCH = 20,        /* number of scripts that share a state */
   SHORT_SECONDS = 8, /* duration of a run without arguments */
-  HANG_SECONDS = 30, /* a line that runs longer than this counts as a hang */
+  HANG_SECONDS = 30, /* a line that runs for more seconds than this counts as a hang */
   MOST_LINES = 4096
 };
 
@@ -106,7 +106,8 @@ static int fate(int status) { return WIFSIGNALED(status) ? WTERMSIG(status) : WE
 /* Makes a case smaller: removes groups of lines as long as the case still crashes without them. */
 static void minimise(Case *c) {
   for (int part = c->count / 2; part >= 1; part = part > 1 ? part / 2 : 0) {
-    for (int i = 1; i < c->count;) { /* line 0 is the prelude, which stays */
+    /* line 0 is the prelude, which the other lines need, so it stays */
+    for (int i = 1; i < c->count;) {
       Case less = {0, {NULL}};
       for (int k = 0; k < c->count; k++)
         if (k < i || k >= i + part) less.line[less.count++] = c->line[k];

@@ -69,7 +69,7 @@ static void a_stopped_host_pays_by_steps(void) {
   lua_close(L);
 }
 
-/* Tests that tlua keeps the collector mode that the host has chosen. */
+/* Tests that opening tlua does not change the mode of Lua's collector that the host has chosen. */
 static void the_mode_stays_the_hosts(void) {
   lua_State *L = new_state();
   CHECK(luaL_dostring(L, "for _ = 1, 5000 do torch.ones(64, 64) end") == LUA_OK);

@@ -87,7 +87,8 @@ static void open_again(long n) {
   lua_close(L);
 }
 
-/* Calls `attempt` with the number of each allocation in turn. Several processes share the work. */
+/* Calls attempt(n) for the number n of each allocation that opening makes. Several processes share
+** the work. */
 static void for_each_allocation(void (*attempt)(long n), long step) {
   long total = allocations();
   pid_t children[PROCESSES];

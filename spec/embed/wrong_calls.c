@@ -31,7 +31,7 @@ static bool runs(lua_State *L, const char *script) {
   return ok;
 }
 
-/* Checks that a constructor has failed with a message. */
+/* Checks that a function that makes an object has returned NULL and set a message. */
 static void fails(const void *made, int64_t i) {
   CHECK_AT(i, made == NULL && *tl_error() != '\0' && tl_error_kind() != TL_OK);
 }
@@ -539,7 +539,8 @@ TEST(threads_of_lua) {
   CHECK(luaL_loadstring(co, "error 'dead'") == LUA_OK);
   int results;
   CHECK(lua_resume(co, L, 0, &results) == LUA_ERRRUN);
-  CHECK(tl_lua_open(co) && tl_set_limits(co, NULL)); /* `co` is dead here */
+  /* the coroutine `co` has ended by an error here, which makes it dead */
+  CHECK(tl_lua_open(co) && tl_set_limits(co, NULL));
   tl_gc_step(co, 10);
   CHECK(tl_lua_to(co, -1) == NULL);
   CHECK(luaL_dostring(L, "assert(torch.ones(2):sum():item() == 2)") == LUA_OK);

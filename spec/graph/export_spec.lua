@@ -63,7 +63,8 @@ describe("torch.export with the option optimize", function()
       end
       assert.close(expected, program(x), 1e-5)
       assert.is_true(program(x):equal(saved(program)(x)))
-      model[1].weight:zero_() -- does not change the program, which has copies of the parameters
+      -- the program has copies of the parameters, so this change of the model does not affect it
+      model[1].weight:zero_()
       assert.close(expected, program(x), 1e-5)
    end)
 

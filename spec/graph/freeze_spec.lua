@@ -126,7 +126,8 @@ describe("torch.freeze", function()
       fails("freeze: input: expected size 4 in dimension 1, as in the first call, .* got 5", frozen, torch.ones(5, 2))
       fails("program: input: expected size 2 in dimension 2", frozen, torch.ones(5, 3))
       assert.same({4, 3}, {table.unpack(frozen(torch.ones(4, 2)).shape)})
-      -- The size of this result does not depend on the dynamic size, so the frozen function takes inputs of all sizes.
+      -- The size of the result does not depend on the size of the input, which is dynamic. So the frozen function takes
+      -- inputs of all sizes.
       local total = torch.freeze(torch.export(function(x) return x:sum() end, {torch.ones(4)}, {
          names = {"x"}, dynamic = {x = {1}},
       }))

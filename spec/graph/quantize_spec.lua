@@ -134,7 +134,8 @@ describe("quantized operators", function()
                assert.equal("uint8", bytes.dtype)
                assert.is_true((bytes:float() - exact):abs():max():item() <= 0.501)
             end
-            if range[1] > 0 then -- the input may already be quantized
+            -- if the range gives a scale and a zero point, the input may also be quantized beforehand
+            if range[1] > 0 then
                local bytes = ((x / range[1]):round() + range[2]):clamp(0, 255):to "uint8"
                assert.close(y, convolve(bytes, false, 0.0, 0.0, 0), 1e-6)
             end

@@ -9,7 +9,7 @@ local zip = require "tlua.io.zip"
 
 local function bytes_of(text) return torch.frombuffer(text, {dtype = "uint8"}) end
 
--- Returns a tensor of ones, in place of the storage from the archive.
+-- Returns a tensor of ones. It takes the place of a storage that would be read from an archive.
 local function ones(_, dtype, n) return torch.ones({n}, {dtype = dtype}) end
 
 -- Runs a pickle. Returns its result, or nil and the error message if the error is in the file. Raises all other errors.

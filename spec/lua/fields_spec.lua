@@ -24,7 +24,8 @@ end)
 
 describe("torch.is_tensor", function()
    it("is false for other userdata, even with a tensor's metatable", function()
-      local file = assert(io.tmpfile()) -- a userdata of the same size as a tensor's
+      -- a file handle is a userdata, too, and has the same size as a tensor's userdata
+      local file = assert(io.tmpfile())
       local metatable = debug.getmetatable(file)
       assert.is_false(torch.is_tensor(file))
       assert.raises("expected a Tensor", "got userdata", function() x.add(file, 1) end)

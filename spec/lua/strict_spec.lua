@@ -49,7 +49,7 @@ describe("a public table", function()
          local line
          local ok, message = pcall(function()
             line = line_of(1)
-            return value.no_such_name_at_all -- `line` is the previous line; the error is raised on this line
+            return value.no_such_name_at_all -- the error must name this line; `line` is the number of the line above
          end)
          assert.is_false(ok, path)
          local where, text = message:match "^(.-:%d+): (.*)$"

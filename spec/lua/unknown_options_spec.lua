@@ -116,7 +116,7 @@ describe("a module's mode", function()
    it("is refused at the next call after an assignment in evaluation mode", function()
       for i = 1, 3 do
          local m = model():eval()
-         m.training = ({1, "eval"})[i] -- if i is 3, the value is nil
+         m.training = ({1, "eval"})[i] -- for i = 3 the list has no element, so nil is assigned
          assert.raises("nn.Sequential: training: expected true or false, got", "m:train(mode)",
             function() m(torch.ones(2, 2)) end)
       end

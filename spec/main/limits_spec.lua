@@ -8,7 +8,8 @@ local tlua <const> = shell.ok("realpath " .. shell.quote(shell.tlua)):match "[^\
 -- Sanitizers and valgrind need more stack and more open files, so some tests are skipped.
 local watched <const> = os.getenv "SPEC_SANITIZED" == "1" or (os.getenv "SPEC_WRAP" or "") ~= ""
 
--- A program with the deepest recursion through C functions that Lua allows. The innermost call runs operators.
+-- A program with the deepest recursion through C functions that Lua allows. Its innermost call runs operators of tlua,
+-- which need stack, too.
 local deep <const> = [[
    local depth = 0
    local function deeper(text)

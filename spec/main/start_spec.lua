@@ -12,7 +12,7 @@ for line in io.lines "/proc/self/maps" do
    if name and not known[name] then
       known[name] = true
       local own = name == "libc" or name == "libm" or name == "libmvec" or name:find "^ld%-" or
-         -- these libraries exist only before glibc 2.34
+         -- before glibc 2.34, these parts of the C library were separate libraries
          name == "libdl" or name == "libpthread" or name == "librt" or
          name:find "^liblua" or -- liblua is loaded if the system has no static library of Lua
          (os.getenv "LD_PRELOAD" or ""):find(name, 1, true)

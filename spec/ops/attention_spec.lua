@@ -174,7 +174,7 @@ describe("scaled_dot_product_attention", function()
                           {96, 288, 140, 16}} do
          local l, n, e, w = table.unpack(s)
          local masks = {random(l, n), random(n), random(l, 1), random(l, n):gt(0):double():log()}
-         -- this mask hides whole blocks of keys from all queries of a block
+         -- this mask hides whole blocks of keys from all queries of a block, so kernels may skip these blocks
          masks[5] = torch.full({l, n}, -math.huge, {dtype = "float64"}):triu(1)
          for i = 0, #masks do
             local inputs = {random(2, l, e), random(2, n, e), random(2, n, w)}

@@ -143,7 +143,7 @@ describe("the pass of a product with", function()
       local recorded = pcall(F.linear_gelu, x:clone():requires_grad_(), w)
       torch.set_memory_limit(0)
       assert.is_true(plain, message)
-      assert.equal(not x.is_cpu, recorded) -- the limit is on the CPU's memory only
+      assert.equal(not x.is_cpu, recorded) -- The limit is on the CPU's memory, so only a CPU's call fails.
    end)
 end)
 

@@ -152,7 +152,7 @@ describe("addmm and similar operators", function()
 
    it("write over self", function()
       local x = torch.ones(2, 2)
-      x:addmm_(torch.ones(2, 2), x) -- x is both an operand and the result
+      x:addmm_(torch.ones(2, 2), x) -- x is an operand of the product, and is overwritten by the result
       assert.close({{3, 3}, {3, 3}}, x, 0)
    end)
 end)

@@ -118,7 +118,7 @@ describe("distributions", function()
             local d = distance(table.unpack(case))
             assert.is_true(d < 1.95, ("%s of %s: %g"):format(name, dtype, d))
          end
-         -- the test must detect a wrong standard deviation
+         -- a sample with a wrong standard deviation must fail, so that the test is known to detect one
          assert.is_true(distance(x:normal_(0, 1.1), normal) > 1.95)
       end
    end)

@@ -60,7 +60,7 @@ describe("convolution in tiles", function()
    it("agrees with products of columns, with odd sizes and any padding", function()
       compare(1, 40, 41, 50, 40, 1, 1)
       compare(1, 64, 34, 33, 40, 0, 1)
-      compare(3, 17, 5, 150, 70, 1, 1) -- one segment cannot hold all tiles
+      compare(3, 17, 5, 150, 70, 1, 1) -- a row of tiles of this image is longer than one segment
       compare(2, 48, 22, 25, 50, 4, 1)
       compare(3, 32, 21, 22, 64, {2, 0}, 1)
       compare(2, 96, 25, 26, 66, 1, 2)

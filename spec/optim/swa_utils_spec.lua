@@ -44,7 +44,7 @@ describe("optim.swa_utils.AveragedModel", function()
          use_buffers = true}, {1.0, 3.0, 8.0})
       assert.close({1, 1.5, 3.125}, list)
       assert.close(3.125, averaged.module.seen:item())
-      -- the averages 1, 1.5 and 2.75 are truncated to integers, so the last one is 2
+      -- the buffer has integers, so the averages 1, 1.5 and 2.75 are truncated; the last one becomes 2
       assert.equal(2, averaged.module.count:item())
    end)
 

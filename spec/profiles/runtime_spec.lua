@@ -19,7 +19,7 @@ describe("make runtime", function()
       local size = tonumber(output:match "(%d+) bytes, stripped")
       assert(size and size <= SIZE, output)
 
-      -- The best time counts, because other programs may be running.
+      -- The program runs several times, and the best time counts, because other programs may be running.
       local best, answer = math.huge, nil
       for _ = 1, 20 do
          local text = shell.ok(("%s/runtime/answer %s"):format(shell.build, network))

@@ -20,7 +20,7 @@ static int test_passed, test_failed, test_faults;
 /* Checks a condition. If it is false, the test fails. Only the first few failures of a test are
 ** printed. */
 #define CHECK(fact) test_fact((fact), __FILE__, __LINE__, #fact)
-/* Reports a failed check unconditionally. */
+/* Makes the test fail with a message, without a condition. */
 #define FAIL(what) test_fact(false, __FILE__, __LINE__, what)
 /* Checks a condition in a loop. A failed check is printed with the index i. */
 #define CHECK_AT(i, fact)                                          \

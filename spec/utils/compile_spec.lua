@@ -221,7 +221,7 @@ describe("torch.compile", function()
       end
       local list = {}
       fast = torch.compile(function(a) list[#list + 1] = 1 return a end, {fullgraph = true})
-      for _ = 1, 3 do pcall(fast, x) end -- torch.compile only observes the first calls
+      for _ = 1, 3 do pcall(fast, x) end -- torch.compile runs the first calls without a program and observes them
       for _ = 1, 4 do assert.raises("fullgraph", "cannot be a program", function() fast(x) end) end
    end)
 

@@ -120,7 +120,8 @@ static void put(struct ncclComm *c, Step *s, int to, const char *data, size_t by
   rename(other, path);
 }
 
-/* Receives a message if its file exists, and counts it. */
+/* Receives a message from another rank if its file exists already. Returns whether it was received,
+** and counts it. */
 static bool get(struct ncclComm *c, Step *s, int from, size_t bytes) {
   char path[500];
   if (s->parts[from]) return true;
@@ -135,8 +136,8 @@ static bool get(struct ncclComm *c, Step *s, int from, size_t bytes) {
   return n == bytes;
 }
 
-/* Returns whether the other rank has received a message. NCCL does not buffer messages, so a
-** send ends only then. */
+/* Returns whether the receiving rank has taken a message. NCCL does not buffer messages, so a send
+** ends only when the message is taken. */
 static bool taken(const struct ncclComm *c, const Step *s) {
   char path[500];
   path_of(path, c, s, c->rank, s->peer, s->number, s->bytes);
