@@ -1,9 +1,9 @@
-"""The half of bench.lua that runs PyTorch: bench.py [DEVICE [CLOCK]] reads
-requests from stdin, one a line, and answers each with one line on stdout. With the
-CLOCK "cpu" seconds are those that the process had a processor.
+"""Runs the rows of bench.lua in PyTorch: bench.py [DEVICE [CLOCK]] reads requests
+from stdin, one in each line, and answers each with one line on stdout. With the
+CLOCK "cpu", seconds are processor time.
 
     threads N           -> ok
-    setup TEXT \x1e TEXT -> ok, or "error ..."    what runs once, what is timed
+    setup TEXT \x1e TEXT -> ok, or "error ..."    code that runs once, code that is timed
     run N               -> seconds for N rounds
 
 Lines within a text are separated by \x1f.
@@ -22,7 +22,7 @@ CLOCK = time.process_time if sys.argv[2:] == ["cpu"] else time.perf_counter
 
 
 def compile_row(setup, code):
-    """A function of the number of rounds that returns seconds."""
+    """Returns a function that runs a number of rounds and returns the seconds."""
     lines = ["def make():"]
     lines += ["    " + line for line in setup]
     lines += ["    def run(rounds):", "        wait()", "        start = clock()", "        for _ in range(rounds):"]

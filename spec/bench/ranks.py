@@ -1,4 +1,4 @@
-"""The half of ranks.lua that runs PyTorch with gloo, on two ranks."""
+"""Runs the rows of ranks.lua in PyTorch with gloo, on two ranks."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""Writes promotion.inc: what torch.result_type gives for every pair of operands.
+"""Writes promotion.inc: the results of torch.result_type for every pair of operands.
 
 python3 promotion.py > promotion.inc
 

@@ -44,7 +44,7 @@ template <class W> CUresult driver(const char *name, W work) {
   return may_go(name) == cudaSuccess ? work() : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Return whether all of these bytes are reserved, or mapped by whole mappings. */
+/* These functions return whether all of these bytes are reserved, or mapped by whole mappings. */
 bool is_reserved(char *address, size_t bytes) {
   auto next = reserved.upper_bound(address);
   if (next == reserved.begin()) return false;

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Writes calls of PyTorch 2 and what came of them, for spec/opinfo/run.lua.
+"""Writes calls of PyTorch 2 with their results, for spec/opinfo/run.lua.
 
     python3 spec/opinfo/calls.py FOLDER [operator...]
 
 The calls are those of PyTorch's own tests, its OpInfo database, in every dtype that tlua has, those
-of more.py, and those with sparse tensors of sparse.py. Inputs of the first calls are laid out
-otherwise too: transposed, with gaps, expanded; without rows, without columns, 0-d; of two dtypes. FOLDER/family/operator.lua has a call a
-line, {name=, form=, dtype=, tag=, a={n=, ...}, k={{name, value}, ...}, r={n=, ...} or e=message, x=,
-g=, gx=, nodes=, ties=, random=}:
+of more.py, and those with sparse tensors of sparse.py. The first calls are also made with
+other inputs: transposed, with gaps, expanded, without rows, without columns, 0-d, and of two dtypes.
+FOLDER/family/operator.lua has one call in each line:
+{name=, form=, dtype=, tag=, a={n=, ...}, k={{name, value}, ...}, r={n=, ...} or e=message, x=,
+g=, gx=, nodes=, ties=, random=}.
 
 form is f (function), m (method) or i (in place); a and k are the arguments as tlua takes them; r are
 the results, x those of the same call in float64; g and gx the gradients of a weighted sum of r; nodes
@@ -87,7 +88,7 @@ def flat(v):
 
 
 def layout(name):
-    """A function that lays a tensor out otherwise."""
+    """Returns a function that changes the memory layout of a tensor."""
     seen = []
 
     def change(t):
@@ -116,7 +117,7 @@ def layout(name):
 
 
 def fresh(t):
-    """A copy with the same strides."""
+    """Returns a copy with the same strides."""
     if sparse.is_sparse(t):
         return t.detach().clone().requires_grad_(t.requires_grad)
     size = 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride())) if t.numel() else 0
@@ -136,7 +137,7 @@ def weights(r, k):
 
 
 def gradients(results, inputs):
-    """Of the weighted sum of all results; None: no result depends on the inputs."""
+    """Returns the gradients of the weighted sum of all results, or None if no result depends on the inputs."""
     leaves = [t for t in tensors(inputs) if t.requires_grad]
     results = [r.to_dense() if sparse.is_sparse(r) else r for r in results]
     results = [torch.view_as_real(r.resolve_conj()) if isinstance(r, torch.Tensor) and r.is_complex() else r for r in results]
@@ -155,7 +156,7 @@ def nodes(results):
 
 
 def ties_of(op, args, kw):
-    """Along which dimension equal elements may be named in any order."""
+    """Returns the dimension along which positions of equal elements may have any order."""
     if op not in TIES or kw.get("stable"):
         return ""
     place = 2 if op in ("kthvalue", "topk") else 1
@@ -177,7 +178,7 @@ class Writer:
         self.file.close()
 
     def attempt(self, fn, args, kw, grad):
-        """Results and gradients."""
+        """Returns the results and the gradients."""
         args, kw = each(fresh, args), each(fresh, kw)
         torch.manual_seed(1)
         results = flat(fn(*args, **kw))
@@ -186,7 +187,7 @@ class Writer:
         return results, gradients(results, (args, kw)) if grad else None
 
     def outcome(self, fn, args, kw, grad, chance):
-        """r, x, g and gx, or e."""
+        """Returns the fields r, x, g and gx, or e if the call fails."""
         def listed(name, values, op=None):
             found = result_kinds(op, args, kw, len(values))
             budget = [2 * LARGEST]
@@ -231,7 +232,7 @@ class Writer:
 
 
 def function(name):
-    """Of torch, or None."""
+    """Returns the function of torch with this name, or None."""
     try:
         return functools.reduce(getattr, name.split("."), torch)
     except AttributeError:
@@ -246,14 +247,14 @@ def forms(name):
 
 
 def spread(values, count):
-    """count of them, from the first to the last."""
+    """Returns at most `count` items, evenly spaced from the first to the last."""
     if len(values) <= count:
         return values
     return [values[i * (len(values) - 1) // (count - 1)] for i in range(count)]
 
 
 def samples(op, dtype, grad):
-    """(arguments, named arguments)."""
+    """Returns a list with the arguments and the named arguments of each call."""
     seed = zlib.crc32((op.name + op.variant_test_name).encode())
     torch.manual_seed(seed)
     numpy.random.seed(seed % 2**32)
@@ -333,7 +334,7 @@ def family(op):
 
 
 def apart(task, *args):
-    """task(*args) in a process of its own: some calls make PyTorch crash."""
+    """Runs task(*args) in a separate process, since some calls make PyTorch crash."""
     while len(RUNNING) >= (os.cpu_count() or 1):
         RUNNING.discard(os.wait()[0])
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Values of Python as Lua code, with positions counted from 1.
+"""Writes values of Python as Lua code, with positions counted from 1.
 
 A *kind* tells what a number is: "dim" and "at" (a position, an index tensor, a class label) gain
 one where they count from the front; "stop", the end of a range or a split point, is the last
@@ -93,7 +93,7 @@ for n in "bincount", "nn.functional.one_hot":
 
 
 def each(f, v):
-    """v with f(t) for every tensor t in it."""
+    """Returns v with each tensor t in it replaced by f(t)."""
     if isinstance(v, torch.Tensor):
         return f(v)
     if isinstance(v, (list, tuple)) and not isinstance(v, torch.Size):
@@ -105,17 +105,17 @@ def each(f, v):
 
 
 class Unwritable(Exception):
-    """A value that Lua or tlua has no word for."""
+    """Raised for a value that cannot be written in Lua."""
 
 
 def kind_of(param):
-    """"name" or "name:kind"."""
+    """Returns the kind of a parameter, which is written as "name" or "name:kind"."""
     name, _, kind = param.partition(":")
     return kind or ("dim" if name in DIMS else "at" if name in POSITIONS else None)
 
 
 def kinds(op, count):
-    """Of each positional argument."""
+    """Returns the kind of each positional argument."""
     params = list(SIGNATURES.get(op, ([], []))[0])
     if params[-1:] == ["*"]:
         params[-1:] = [params[-2]] * count
@@ -130,7 +130,7 @@ def keyword_kind(op, name):
 
 
 def result_kinds(op, args, kw, count):
-    """Of each result; some depend on the arguments."""
+    """Returns the kind of each result. Some kinds depend on the arguments."""
     if op == "repeat_interleave" and len(args) == 1 and "repeats" not in kw or \
             op == "where" and len(args) == 1:
         return ["at"] * count
@@ -145,7 +145,7 @@ def result_kinds(op, args, kw, count):
 
 
 def shifted(v, kind):
-    """An integer, or all of a tensor, counted from 1."""
+    """Converts an integer, or all elements of a tensor, to positions that count from 1."""
     if isinstance(v, torch.Tensor):
         if v.is_floating_point() or v.is_complex() or v.dtype == torch.bool:
             return v
@@ -194,7 +194,7 @@ def tensor(t, kind, budget):
 
 
 def key(v, budget):
-    """What stands in x[...]: one item of Lua's list."""
+    """Writes one item of an index x[...]."""
     if v is None:
         return "newaxis"
     if v is Ellipsis:

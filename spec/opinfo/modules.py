@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes modules, optimizers and schedules of PyTorch 2 and what came of them, for spec/opinfo/modules.lua.
+"""Writes modules, optimizers and schedules of PyTorch 2 with their results, for spec/opinfo/modules.lua.
 
     python3 spec/opinfo/modules.py FOLDER [names]
 
@@ -70,7 +70,7 @@ def kind_of(name, param, forward):
 
 
 def value(v, kind):
-    """A value as Lua: modules by what they were made of, functions by their names."""
+    """Writes a value in Lua: modules by their classes and arguments, functions by their names."""
     if isinstance(v, nn.Module):
         _, cls, args, kw = RECORDED[id(v)]
         return 'M("%s",%s)' % (cls.__name__, arguments(cls.__name__, cls.__init__, args, kw, False))
@@ -139,7 +139,7 @@ def leaves(v):
 
 
 def exact(module, args, kw):
-    """The same in float64: results and gradients; none where that is not possible."""
+    """Returns results and gradients of the same call in float64, or none if that is not possible."""
     def double(t):
         return t.detach().double().requires_grad_(t.requires_grad) if t.is_floating_point() else t
     try:

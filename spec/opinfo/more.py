@@ -1,4 +1,4 @@
-"""Calls that the OpInfo database lacks: operators without an entry, random expressions for x[...] and
+"""Makes calls that the OpInfo database lacks: operators without an entry, random expressions for x[...] and
 einsum, printing, every pair of dtypes in pointwise operators, and equal elements."""
 import itertools
 import random
@@ -58,7 +58,7 @@ def products(call, r):
 
 
 def random_key(rng, shape):
-    """An expression for x[...]; all index tensors have one number of elements."""
+    """Returns a random expression for x[...]. All index tensors have the same number of elements."""
     items, d, count = [], 0, rng.choice([0, 1, 2, 3])
     while d < len(shape) and rng.random() < .85:
         n, kind = shape[d], rng.random()
@@ -102,7 +102,7 @@ def indexing(call, r):
 
 
 def printing(call, r):
-    """tostring(x) is repr(x)."""
+    """Writes calls that compare tostring(x) with repr(x)."""
     nan, inf = float("nan"), float("inf")
     values = [[], [0.], [1., 2, 3], [1e10, 1], [1e-5, 1], [1.5, -2], [nan, 1.], [inf, -1], [1e8, 2e8],
               [123456789.], [.00012], [1000.5], [-0., 0], [99999., .5], [1e5, 1e-3], [nan, nan], [1e-40],
@@ -140,7 +140,7 @@ def mixed(call, r):
 
 
 def ties(call, r):
-    """Equal elements, NaN among them."""
+    """Writes calls on tensors with equal elements and NaN."""
     g = torch.Generator().manual_seed(9)
     dtypes = (torch.float32, torch.int64, torch.uint8, torch.bool)
     for s, d in itertools.product(((7,), (3, 5), (4, 1, 6)), dtypes):

@@ -16,7 +16,7 @@ def is_sparse(t):
 
 
 def components(t):
-    """Positions, and values, which share memory with t."""
+    """Returns the positions and the values of t, which share memory with t."""
     if t.layout == torch.sparse_coo:
         return [t._indices()], t._values()
     if t.layout in (torch.sparse_csr, torch.sparse_bsr):
@@ -25,7 +25,7 @@ def components(t):
 
 
 def positions(t):
-    """A mask of the positions of t."""
+    """Returns a mask of the positions of t."""
     of, values = components(t.detach())
     ones = torch.ones_like(values, dtype=torch.float64)
     if t.layout == torch.sparse_coo:
@@ -34,7 +34,7 @@ def positions(t):
 
 
 def gradient(g, t):
-    """The gradient g of a leaf t as a dense tensor; of a sparse leaf, at the leaf's positions."""
+    """Returns the gradient g of a leaf t as a dense tensor; for a sparse leaf, only at the leaf's positions."""
     g = g.to_dense() if is_sparse(g) else g
     if not is_sparse(t):
         return g
@@ -42,7 +42,7 @@ def gradient(g, t):
 
 
 def in_order(t):
-    """A result in which columns ascend within each row, which those of PyTorch's CPU do not always."""
+    """Sorts the columns within each row of a result, since PyTorch's CPU does not always sort them."""
     if not is_sparse(t) or t.layout != torch.sparse_csr or t.ndim != 2 or t.requires_grad:
         return t
     coo = t.to_sparse()
@@ -54,7 +54,7 @@ def block(size):
 
 
 def converted(t, layout):
-    """t with some zeros in the layout, or None."""
+    """Returns t in a sparse layout, or None if t cannot have the layout."""
     if layout == torch.sparse_coo:
         return t.to_sparse() if t.ndim else None
     if t.ndim != 2:
@@ -72,7 +72,7 @@ def with_zeros(t):
 
 
 def samples(op, layout, dtype):
-    """(arguments, named arguments) with a sparse tensor first."""
+    """Returns a list with the arguments and the named arguments of each call; the first argument is sparse."""
     torch.manual_seed(3)
     try:
         return [((s.input,) + tuple(s.args), dict(s.kwargs)) for s in op.sample_inputs_sparse(layout, "cpu", dtype)]
@@ -103,7 +103,7 @@ def write_operator(w, op, fn, extra, how, spread):
 
 
 def matrices(r, dtype):
-    """Sparse matrices of several layouts, with their name."""
+    """Returns sparse matrices of several layouts, with the names of the layouts."""
     for layout in LAYOUTS:
         for size in ((3, 4), (4, 2), (1, 5), (2, 0)):
             s = converted(with_zeros(r(*size).to(dtype)), layout)

@@ -1,4 +1,4 @@
-"""NumPy's arrays become tensors and tensors NumPy's arrays: dlpack.py SHIM (of dlpack_shim.c)."""
+"""Converts NumPy's arrays to tensors and back: dlpack.py SHIM, which is compiled from dlpack_shim.c."""
 
 import ctypes
 import gc
@@ -23,7 +23,7 @@ USED = {False: b"used_dltensor", True: b"used_dltensor_versioned"}
 
 
 class Exported:
-    """What np.from_dlpack takes: the capsule of a tensor on the CPU."""
+    """An object for np.from_dlpack, which has the capsule of a tensor on the CPU."""
 
     def __init__(self, pointer, versioned):
         self.pointer, self.versioned = pointer, versioned
@@ -36,7 +36,7 @@ class Exported:
 
 
 def run(text, array=None, versioned=False, result=True):
-    """Runs a Lua chunk on the tensor over an array's memory; its result as an array."""
+    """Runs a Lua chunk on a tensor that shares an array's memory. Returns the result as an array."""
     given = [None, None]
     if array is not None:
         options = {"max_version": (1, 0)} if versioned else {}

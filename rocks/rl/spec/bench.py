@@ -1,4 +1,4 @@
-"""The rows of bench.lua with Stable Baselines3: python bench.py [steps] [name]"""
+"""Measures the rows of bench.lua with Stable Baselines3: python bench.py [steps] [name]"""
 import sys, time, torch, gymnasium as gym
 from stable_baselines3 import PPO, DQN, SAC, TD3
 from stable_baselines3.common.env_util import make_vec_env

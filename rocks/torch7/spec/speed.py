@@ -1,4 +1,4 @@
-"""Prints what the rows of speed.lua take in PyTorch's nn, in milliseconds of processor time."""
+"""Prints the times of the rows of speed.lua in PyTorch's nn, in milliseconds of processor time."""
 import time
 
 import torch

@@ -1,4 +1,4 @@
-"""Writes what torchvision computes with one model: the state, an input, outputs in evaluation and
+"""Writes the results of torchvision's models: the state, an input, outputs in evaluation and
 training mode (float64), and a projection of each parameter's gradient. compare.lua reads it:
 
     python reference.py FOLDER resnet18 vgg11    # writes FOLDER/resnet18.pt and FOLDER/vgg11.pt
@@ -37,7 +37,8 @@ def without_chance(model):
 
 
 def projection(gradient):
-    """The gradient times cos(1), cos(2), ..., beside its length."""
+    """Returns the sum of the gradient's elements times cos(1), cos(2), ..., and the gradient's norm divided by
+    the square root of 2."""
     flat = gradient.detach().double().flatten()
     wave = torch.cos(torch.arange(1, flat.numel() + 1, dtype=torch.float64))
     return torch.stack([(flat * wave).sum(), flat.norm() * math.sqrt(0.5)])
