@@ -120,7 +120,8 @@ TLK_F32_FN float tlk_log_series(float f) {
 /* log(1 + f) - f */
 TLK_F32_FN float tlk_log_rest(float f) { return f * (f * f) * tlk_log_series(f) - 0.5f * (f * f); }
 
-/* Returns the logarithm's special value if x is zero, negative, infinite or NaN, otherwise y. */
+/* Returns the logarithm of x if x is zero, negative, infinite or NaN, for which the polynomial does
+** not hold; otherwise returns y. */
 TLK_F32_FN float tlk_log_edges(float x, float y) {
   float inside = x < INFINITY ? y : INFINITY;
   return x > 0 ? inside : x == 0 ? -INFINITY : NAN;
@@ -360,7 +361,7 @@ TLK_F32_FN float tlk_powf(float x, float y) {
   double factor;
   memcpy(&factor, &scale, sizeof factor);
   float r = (float)(power * factor);
-  /* Corrects the result for signs and special values. */
+  /* Corrects the result for negative x, and for arguments that are 0, infinite or NaN. */
   float half = 0.5f * y;
   float size = fabsf(y);
   bool whole = rintf(y) == y;

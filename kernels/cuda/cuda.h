@@ -85,8 +85,8 @@ typedef enum cuda_Counter {
       CUDA_NCOUNTERS
 } cuda_Counter;
 void cuda_count(cuda_Counter which);
-/* Counts a call: in the counter `library` if `done`; otherwise in the next counter, which is for
-** our own kernels. Returns `done`. */
+/* Counts a call in the counter `library` if `done`, otherwise in the next counter, which counts the
+** calls of our own kernels. Returns `done`. */
 bool cuda_counted(cuda_Counter library, bool done);
 
 /* ---- memory (memory.c) ----------------------------------------------------------- */

@@ -26,8 +26,8 @@ cudaEvent_t cuda_event_handle(const tl_Event *event) { return event->handle; }
 
 uint64_t cuda_event_capture(const tl_Event *event) { return event->capture; }
 
-/* Fails for an event that was recorded during a capture, because such an event has no time
-** stamp. */
+/* Returns false with a message if an event was recorded during a capture, because such an event has
+** no time stamp. */
 static bool is_outside(const tl_Event *event, const char *what) {
   return event->capture == 0 ||
          cuda_fail(TL_EDEVICE, "%s: the event was recorded while a graph was captured", what);

@@ -375,7 +375,8 @@ __global__ void __launch_bounds__(LINE_THREADS, Op::blocks)
 
 /* ---- the second stage ------------------------------------------------------------------- */
 
-/* Reduces lines. `width` threads work on each line. */
+/* Combines the accumulators of each line's segments to the line's result. `width` threads work on
+** each line. */
 template <class Op>
 __global__ void __launch_bounds__(LINE_THREADS, Op::blocks)
     finish_kernel(int64_t lines, int64_t segments, int width, Op op,

@@ -16,7 +16,8 @@
 
 typedef struct Device {
   pthread_mutex_t lock;
-  /* whether the streams and the fault word exist; the first use of the device creates them */
+  /* whether the device's streams and the memory for its faults exist; the first use of the device
+  ** creates them */
   atomic_bool open;
   cuda_Word word;
   /* the stream on which the fault word is cleared, and on which no other work is queued */

@@ -113,7 +113,7 @@ struct tl_Graph {
 
 typedef struct sim_Device {
   int index;
-  char *base;    /* beginning of the device's address space in the host's view */
+  char *base;    /* first address of the device's memory for the host, which may not access it */
   int64_t bytes; /* size of the address space in bytes */
   /* the kernels' address of a byte minus the host's address of the same byte */
   int64_t shift;

@@ -42,7 +42,8 @@ static bool with_host(const struct tlk_transfer *call) {
       !sim_locked_not_recording(stream, "a copy from or to memory that is not pinned"))
     return false;
   if (call->to.type == TL_SIM && !call->async) {
-    copy.copy.src = NULL; /* the command contains a copy of the bytes, so it needs no source */
+    /* the command holds a copy of the bytes, so it does not need their address */
+    copy.copy.src = NULL;
     return sim_locked_put(stream, SIM_COPY, &copy, call->src, (size_t)call->bytes);
   }
   if (call->async) return sim_locked_put(stream, SIM_COPY, &copy, NULL, 0);

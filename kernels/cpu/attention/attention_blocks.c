@@ -120,7 +120,7 @@ tlk_Matrix tlk_attention_turn(const tlk_AttentionPlan *p, tlk_Matrix rows, int64
 /* ---- products ---- */
 
 /* Computes one tile of a product. Each element is a sum of `terms` terms, which are added a few at
-** a time. */
+** a time to keep the rounding error small. */
 static void sum_tile(const tlk_AttentionPlan *p, int rows, int vectors, int64_t terms,
                      const void **in, const int64_t *offsets, int64_t piece, const char *panel,
                      int64_t pitch, bool sum, char *out, int64_t out_pitch) {
@@ -134,7 +134,8 @@ static void sum_tile(const tlk_AttentionPlan *p, int rows, int vectors, int64_t 
   } while (t < terms);
 }
 
-/* Returns the longest side of any factor of a product, rounded up to whole blocks of dot.h. */
+/* Returns the longest side that any factor of the call's products can have, rounded up to whole
+** blocks of dot.h. */
 static int64_t longest(const tlk_AttentionPlan *p) {
   int64_t side = tlk_max(tlk_max(p->width, p->value_width), TLK_ATTENTION_KEYS);
   return whole(side, TLK_DOT_TERMS);

@@ -136,8 +136,8 @@ static void hide(int64_t keys, int64_t cols, int64_t first, void *scores) {
   }
 }
 
-/* Computes the random words of a block of keys for WORDS columns. The words equal those of
-** tli_philox. */
+/* Computes the random words of dropout for a block of keys and WORDS columns. The words equal those
+** of tli_philox. */
 static inline void words_of(uint64_t seed, const uint64_t *blocks, uint32_t words[4][WORDS]) {
   uint32_t(*w)[WORDS] = words, k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
   for (int c = 0; c < WORDS; c++) {

@@ -59,8 +59,8 @@ bool tlk_conv_dot1x1_sums(const tlk_Conv *c, bool backward, void *out, const voi
   return true;
 }
 
-/* Computes `sums` (rows, channels): the sum over all images of grad_out (rows, positions) times the
-** transpose of `in`. */
+/* Computes the gradient of the weight in float32: `sums` (rows, channels) is the sum over all
+** images of grad_out (rows, positions) times the transpose of `in`. */
 static bool sum_images(const tlk_Conv *c, const Half *in, const Half *grad_out, float *sums) {
   int64_t n = tlk_conv_product(c->windows.out);
   tlk_Gemm gemm = {.dtype = TL_BF16,

@@ -114,7 +114,8 @@ static void block_sums(const tlk_ConvPlan *p, const tlk_ConvJob *j, int64_t grou
 SCATTER(f32, float)
 SCATTER(f64, double)
 
-/* Copies each run of contiguous results by a call of its own, which is fast for long runs. */
+/* Stores the sums of a block. Each run of contiguous results is copied by a call of its own, which
+** is fast for long runs. */
 static void store_runs(const tlk_ConvPlan *p, const Block *b, int64_t rows, const char *sums,
                        char *out) {
   int64_t size = p->size, row = p->height * size;

@@ -28,7 +28,8 @@ typedef struct tlk_PackedTile {
   const float *weight;
   /* number of columns of the weight, and number of columns that are results, without padding */
   int64_t pitch, cols;
-  /* whether `sums` holds sums of earlier terms, and whether these terms are the last */
+  /* add: whether `sums` holds sums of earlier terms; last: whether these terms are the last, so
+  ** that the result is stored */
   bool add, last;
   float *sums;       /* array (TLK_PACKED_ROWS, TLK_PACKED_WIDTH) of partial sums */
   const float *bias; /* (pitch) */

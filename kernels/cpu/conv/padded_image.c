@@ -63,7 +63,7 @@ static void copy_row(const tlk_ConvLayout *l, char *dst, const char *src, int64_
   if (n > 0) tlk_conv_strided(dst + skip * size, src + from * size, n, l->step[2], size);
 }
 
-/* Copies a channel that is a single plane, because windows move in steps of 1. */
+/* Copies a channel that is not split into planes, because windows move in steps of 1. */
 static void copy_plane(const tlk_ConvLayout *l, char *dst, const char *src, int64_t size) {
   int64_t bytes = l->sizes[2] * size, row = l->pitch[2] * size;
   dst += l->before[2] * size;

@@ -205,7 +205,7 @@ static void keep_kernels(void *context, int64_t begin, int64_t end) {
   tli_free(transposed, bytes);
 }
 
-/* A chunk of segments: [first, first + count). */
+/* Segments [first, first + count), whose transformed patches are in memory at the same time. */
 typedef struct Chunk {
   Sums *sums;
   int64_t first, count;
@@ -292,7 +292,7 @@ static bool store_segment(const Chunk *c, int64_t at, int64_t tile, const float 
   return finite;
 }
 
-/* Scratch memory for one panel of channels. */
+/* The scratch memory for the work on one panel of kernels. */
 typedef struct Scratch {
   float *sums, *results, *bias, *transposed, *kernels;
 } Scratch;

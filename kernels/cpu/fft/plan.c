@@ -269,7 +269,7 @@ static tlk_FftPlan *new_plan(int64_t n, tl_DType real, bool pairs, bool by_passe
 #define CACHED_BYTES ((size_t)64 << 20)
 
 static tli_Mutex guard = TLI_MUTEX_INIT;
-/* the cached plans (owned); `guard` protects them */
+/* the plans in the cache (owned), which the lock `guard` protects */
 static tlk_FftPlan *cached[CACHED];
 static size_t cached_bytes;   /* guarded */
 static int64_t clock_of_uses; /* guarded */

@@ -49,7 +49,8 @@ static void finish_by_loops(const tlk_Epilogue *e, tl_DType compute, int64_t row
   const tlk_Loop *all = tlk_isa()->loops[tlk_compute_index(compute)];
   Loops l = {all[TLK_add], e->activation ? all[kernels[e->activation]] : NULL,
              compute == TL_F64 ? 8 : 4};
-  /* contiguous short rows are processed as one long row, along which the bias is repeated */
+  /* if short rows are contiguous, several are processed as one long row, along which the bias is
+  ** repeated */
   _Alignas(64) char repeated[TLK_CHUNK * 8];
   int64_t fold = ldc == cols && cols < TLK_CHUNK / 8 ? tlk_min(rows, TLK_CHUNK / cols) : 1;
   const char *bias = e->bias;

@@ -59,7 +59,7 @@ static void put_rows(const tlk_Packed *p, int64_t rows, int64_t cols, bool add, 
   }
 }
 
-/* Multiplies n terms of all rows of a by n terms of a panel. */
+/* Multiplies n terms of all rows of a by the same n terms of a panel. */
 static void sum_terms(const tlk_Packed *p, int64_t rows, int64_t n, const char *a, int64_t a_step,
                       const char *panel, int64_t cols, bool add, char *c, int64_t c_step) {
   const tlk_TileLoops *f = p->loops;

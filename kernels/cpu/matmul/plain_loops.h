@@ -1,6 +1,6 @@
 /*
 ** plain_loops.h - products of integers in plain loops. gemm.c includes this template for each width
-** after it has defined `whole` (the type) and PLAIN (the name of the function).
+** of integers after it has defined `whole` (the type) and PLAIN (the name of the function).
 */
 
 /* Computes the product one row of c at a time, so that the inner loop reads contiguous elements if

@@ -172,7 +172,8 @@ enum { Q8_0_BYTES = 34 /* number of bytes in a block, which begins with its scal
 enum { AHEAD = 2 /* number of chunks by which unpacking is ahead; a power of two */ };
 
 /* Computes the product of one weight row and one input row. A chunk is unpacked AHEAD chunks before
-** it is read, because a load stalls if it reads several stores that have not reached the cache. */
+** it is read. Otherwise the load would stall, because it reads several stores that have not reached
+** the cache yet. */
 ALWAYS VNNI float vnni_row(const tlk_PackedRows *p, const uint8_t *row, int group,
                            tli_Chunk u[2 * AHEAD]) {
   __m512i lanes[4];

@@ -26,7 +26,8 @@ typedef struct Call {
   /* the loop for calls whose inputs, except the first, are single elements; NULL if there is
   ** none */
   tlk_Loop fixed;
-  /* the loop that processes rows in place, which is `loop` or `fixed`; NULL if there is none */
+  /* the loop that processes whole rows in place, which is `loop` or `fixed`; NULL if rows are
+  ** gathered into blocks */
   tlk_Loop rows;
   const tl_Scalar *params;
   int outputs;

@@ -11,7 +11,7 @@
 #define PIECE 2048 /* number of elements of a row that are processed together */
 #define STRIP 64   /* number of columns that are processed together */
 #define ROWS 32    /* number of rows of a strip of columns that are processed together */
-#define LANES 16   /* number of partial sums of a row */
+#define LANES 16   /* number of partial sums into which a row is added, one for each vector lane */
 
 static inline void join_one(tlk_Moments *a, tlk_Moments b) {
   if (a->count == 0) {

@@ -38,7 +38,8 @@ static const char *row_or_zeros(const Backward *b, const void *array, int64_t i,
 
 /* ---- steps ------------------------------------------------------------------------ */
 
-/* Computes the gradients of the outputs before the projection, for samples [begin, s->end). */
+/* Computes the gradients of the outputs before the projection from those after it, for samples
+** [begin, s->end). */
 static void project_back(const Backward *b, const tlk_RnnStep *s, int64_t begin) {
   const tlk_Rnn *r = &b->layer.rnn;
   for (int64_t n = begin; n < s->end; n++)

@@ -93,8 +93,8 @@ static void scatter(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Computes, for each chunk and each bin, the position in `to` at which its items begin. Returns
-** false if all items have the same digit, so that the pass can be skipped. */
+/* For each chunk and each digit, computes the position in `to` at which the chunk's items with this
+** digit begin. Returns false if all items have the same digit, so that the pass can be skipped. */
 static bool places(const Pass *p) {
   int64_t at = 0;
   for (uint32_t bin = 0; bin <= p->mask; bin++) {

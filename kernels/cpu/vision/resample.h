@@ -44,10 +44,10 @@ typedef struct tlk_ResampleBytes {
   ** TLK_RESAMPLE_LINES input lines. */
   void (*lines)(int64_t lines, int64_t n, int64_t from, const int32_t *first, const int32_t *at,
                 const int16_t *weights, int digits, const uint8_t *in, uint8_t *tile, uint8_t *out);
-  /* Computes the same lines by steps. n and `from` are at least 16. `steps` is the number of steps
-  ** of four elements. The steps are in the order of the elements, 16 elements at a time; the last
-  ** group of 16 ends at the end of the line, so it may overlap the group before. NULL if the
-  ** instruction set has no loop for steps. */
+  /* Computes the same lines as `lines`, but by steps. n and `from` are at least 16. `steps` is the
+  ** number of steps of four elements. The steps are in the order of the elements, 16 elements at a
+  ** time. The last group of 16 ends at the end of the line, so it may overlap the group before.
+  ** NULL if the instruction set has no loop for steps. */
   void (*near_lines)(int64_t lines, int64_t n, int64_t from, int64_t steps,
                      const tlk_ResampleStep *all, int digits, const uint8_t *in, uint8_t *out);
 } tlk_ResampleBytes;

@@ -116,8 +116,8 @@ __global__ void __launch_bounds__(THREADS)
       C factor = before == -(C)INFINITY ? C(0) : exp(before - now);
       if (lane < tile)
         weight[i * lds + lane] = w * (C)kept(a, p.batch, p.head, p.first + i, j0 + lane);
-      /* waits until all lanes have read most[i], because a shuffle does not order memory
-      ** accesses */
+      /* most[i] may be overwritten only after all lanes have read it, and a shuffle does not order
+      ** accesses to memory */
       __syncwarp();
       if (lane == 0) {
         most[i] = now;

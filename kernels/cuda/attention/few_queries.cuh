@@ -17,7 +17,8 @@ namespace few {
 ** counts the rows of all heads. */
 struct Work {
   int64_t rows, groups, splits, share; /* share: number of keys in each split */
-  int lanes;                           /* number of threads that share one key, a power of two */
+  /* number of threads that compute the product with one key together, a power of two */
+  int lanes;
   float *partial;
 };
 

@@ -95,7 +95,8 @@ _Static_assert(sizeof(fusion_Call) <= 4096, "CUDA allows no more for a kernel's 
 
 /* ---- launching ------------------------------------------------------------------------------- */
 
-/* Computes the factors by which Divider in cuda.cuh divides. */
+/* Computes the numbers by which a kernel divides by d with a multiplication, as Divider in cuda.cuh
+** does. */
 static fusion_Size size_of(uint32_t d) {
   uint32_t shift = 0;
   while (shift < 32 && ((uint64_t)1 << shift) < d) shift++;

@@ -76,7 +76,7 @@ static const char *fused_name(int kernel) {
 #define DIVIDES_NUMBER(name) tlm_##name##_i32_divides
 #define DIVIDES_INTEGER(name) tlm_##name##_i32_divides
 
-/* Returns whether a step divides by its last input, which then must not be 0. */
+/* Returns whether a step is an integer division by its last input, which must not be 0. */
 static bool divides(const fusion_Step *s) {
   static const bool table[] = {
 #define X(name, inputs, types, result) DIVIDES_##types(name),

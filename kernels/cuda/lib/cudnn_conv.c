@@ -27,8 +27,8 @@ static const int64_t ids[] = {1, 2, 3};
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
-/* Returns the padding at the end with which there is this number of windows. Some elements at the
-** end may not be in any window. */
+/* Returns the padding at the end of dimension d that the call's number of windows requires. If some
+** elements at the end are in no window, this is 0. */
 static int64_t end_padding(const tlk_Windows *w, int d) {
   int64_t reach = (w->out[d] - 1) * w->stride[d] + w->dilation[d] * (w->kernel[d] - 1) + 1;
   int64_t missing = reach - w->in[d] - w->padding[d];

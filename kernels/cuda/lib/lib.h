@@ -47,7 +47,8 @@ bool cuda_lib_batch_norm_backward(const struct tlk_batch_norm_backward *call, bo
 ** size of a complex number. */
 typedef struct cuda_Fft {
   tlk_FftKind kind;
-  bool inverse, wide; /* wide: whether the parts of numbers are double instead of float */
+  /* inverse: the direction; wide: whether the parts of numbers are double instead of float */
+  bool inverse, wide;
   int64_t n, lines, stride, in_distance, out_distance;
   void *in, *out;
 } cuda_Fft;

@@ -88,7 +88,8 @@ template <class T> __device__ __forceinline__ void link_states(const Sample<T> &
   }
 }
 
-/* Computes beta of frame t from beta of frame t + 1, and then the sum of alpha and beta. */
+/* Computes beta of frame t from beta of frame t + 1 for all states, and then the sum of alpha and
+** beta. */
 template <class T>
 __device__ __forceinline__ void step_back(const Sample<T> &x, int64_t t, const T *alpha,
                                           const double *after, double *beta, double *both) {

@@ -50,7 +50,8 @@ template <class R> SHARED_FN Complex<R> cexp(Complex<R> x) {
   R a = x.real, b = x.imag, half = 1;
   if (b == 0) return Complex<R>(exp(a), b);
   if (isinf(a) && !isfinite(b)) return a < 0 ? Complex<R>(0, 0) : Complex<R>(a, b - b);
-  if (a > Limits<R>::exp_most) { /* each product may be in range even if exp(a) is not */
+  /* exp(a) may overflow although the products do not, so they are multiplied by e^(a/2) twice */
+  if (a > Limits<R>::exp_most) {
     a /= 2;
     half = exp(a);
   }

@@ -54,7 +54,8 @@ struct RnnPart {
 };
 
 struct RnnLayout {
-  /* number of columns in a row of gates; all counts in this struct are in units of `hidden` */
+  /* number of columns in a row of gates; this and all other numbers in the struct are multiples of
+  ** `hidden` */
   int64_t width;
   RnnPart state; /* the columns that weight_hh computes */
   int inputs;

@@ -106,8 +106,8 @@ __global__ void __launch_bounds__(SELECT_THREADS, 2)
   }
 }
 
-/* How rows are divided. Part p has `size` elements from p * size on; the last part has all
-** remaining elements. */
+/* How each row is divided into parts. Part p has `size` elements from element p * size on; the last
+** part has all remaining elements. */
 struct Division {
   int64_t parts, size;
 };

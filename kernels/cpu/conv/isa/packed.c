@@ -44,7 +44,7 @@ INLINE Vec limit(Vec x, float low, float high) {
 static __attribute__((noinline)) void finish(const tlk_PackedTile *t, int64_t col, int64_t width) {
   const float *sums = t->sums + col, *bias = t->bias + col;
   int64_t n = tlk_min(width, t->cols - col), whole = n / LANES * LANES, step = t->step;
-  if (n <= 0) return; /* a part of the tile may lie beyond the last column */
+  if (n <= 0) return; /* columns from `col` on that only pad the panel are not stored */
   size_t rest = (size_t)(n - whole) * sizeof(float);
   float low = t->low, high = t->high;
   for (int r = 0; r < t->rows; r++, sums += TLK_PACKED_WIDTH) {
@@ -56,7 +56,8 @@ static __attribute__((noinline)) void finish(const tlk_PackedTile *t, int64_t co
       store(out + k, limit(sum, low, high));
     }
     if (rest == 0) continue;
-    Vec sum = load(sums + whole) + load(bias + whole), more = {0}; /* sums and bias are padded */
+    /* sums and bias are padded to whole vectors, so whole vectors may be read */
+    Vec sum = load(sums + whole) + load(bias + whole), more = {0};
     if (other) {
       memcpy(&more, other + whole, rest);
       sum += more;

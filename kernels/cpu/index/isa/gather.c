@@ -57,7 +57,7 @@ static inline bool dense(const tlk_Tile *t, int64_t size) {
 }
 
 #define PIECE 512 /* number of positions that are checked together */
-#define AHEAD 4   /* number of rows by which prefetching runs ahead of copying */
+#define AHEAD 4   /* number of rows by which prefetching is ahead of copying */
 
 static inline void fetch_row(const tlk_Tile *t, int operand, int64_t k) {
   if (k >= t->count) return;
