@@ -245,7 +245,9 @@ template <int N> struct Strided {
   Divider sizes[TL_MAX_DIMS];
   int64_t strides[TL_MAX_DIMS][N];
   char *data[N];
-  __align__(16) int64_t number[N][2]; /* the 16 bytes of tli_IterArg.stored */
+  /* for an operand that is a single number: the number in its dtype (tli_IterArg.stored), at most
+  ** 16 bytes */
+  __align__(16) int64_t number[N][2];
   int8_t dtype[N];
 
   __device__ __forceinline__ void offsets(uint32_t i, int64_t (&out)[N]) const {

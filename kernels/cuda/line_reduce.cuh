@@ -135,7 +135,7 @@ __device__ __forceinline__ T team_reduce(T x, int width, T *shared, Op op) {
 
 template <int N> struct Source {
   const char *data[N];
-  int dtype, bytes; /* dtype of the arrays, and bytes per element */
+  int dtype, bytes; /* the dtype of all arrays, and the number of bytes of an element */
 };
 static inline Source<1> source_of(const tlk_Array &a) {
   return Source<1>{{(const char *)a.data}, a.dtype, (int)dtype_bytes(a.dtype)};
@@ -478,7 +478,7 @@ static bool reduce_columns(const tlk_Context *cx, const Source<Op::inputs> &in, 
   enum { V = sizeof(typename Op::C) == 8 ? 2 : 4, K = 4 / Op::inputs };
   Columns g = {outer * inner, n, inner, n, 1, 0, 0};
   bool vectors = columns_fit<Op>(in, inner, V);
-  /* number of threads that cover adjacent lines */
+  /* number of threads that are needed to cover all adjacent lines */
   int64_t threads = vectors ? g.lines / V : g.lines;
   g.across = n <= 4 * K && threads >= LINE_THREADS ? LINE_THREADS : power_above(threads, WARP);
   g.strips = divide_up(threads, g.across);

@@ -42,7 +42,7 @@
   X(ncclSend)               \
   X(ncclRecv)
 
-enum { LEAST_VERSION = 21900 }; /* first version of NCCL that has ncclCommRegister */
+enum { LEAST_VERSION = 21900 }; /* the first version of NCCL (2.19) that has ncclCommRegister */
 
 static struct {
 #define X(name) __typeof__(&name) name;

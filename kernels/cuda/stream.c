@@ -97,7 +97,7 @@ tl_Stream *cuda_stream_of(tl_Device device, void *handle) {
 ** calls on the stream are launched at once instead of waiting for fusion (fusion/chain.c). */
 void *cuda_stream_handle(const tl_Stream *stream) {
   ((tl_Stream *)(uintptr_t)stream)->shared = true;
-  /* if this fails, the error is reported when the graph's capture ends */
+  /* if launching the pending calls fails, the error is reported when the graph's capture ends */
   (void)!fusion_settle(stream);
   return stream->handle;
 }

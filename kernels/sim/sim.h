@@ -45,7 +45,7 @@ typedef struct sim_Command {
       void *dst;
       const void *src;
       int64_t bytes;
-    } copy; /* for SIM_COPY; a SIM_POISON command uses only dst and bytes */
+    } copy; /* the addresses of a SIM_COPY command; a SIM_POISON command uses only dst and bytes */
     struct {
       tl_Event *event; /* the event that is recorded or waited for (owned reference) */
       uint64_t ticket;
@@ -121,7 +121,8 @@ typedef struct sim_Device {
   sim_Range *ranges;    /* owned */
   tlk_Blocks blocks;
   tl_Stream streams[SIM_STREAMS];
-  int next_stream[2];  /* counters for choosing streams in turn, of normal and of high priority */
+  /* counters by which sim_stream chooses streams in turn, of normal and of high priority */
+  int next_stream[2];
   tlk_Fault fault;     /* the first fault that a kernel has found */
   tl_ErrorKind failed; /* kind of error of the first kernel that failed */
   char failure[256];

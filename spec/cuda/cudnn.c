@@ -400,7 +400,8 @@ const char *cudnnGetErrorString(cudnnStatus_t status) {
   return status == CUDNN_STATUS_NOT_SUPPORTED ? "CUDNN_STATUS_NOT_SUPPORTED" : "another status";
 }
 
-/* Replaces the function in kernels/cuda/lib/cudnn.c. */
+/* Replaces the function of the same name in kernels/cuda/lib/cudnn.c, which would load the real
+** library. */
 
 const cuda_Cudnn *cuda_cudnn(void) {
   static const cuda_Cudnn library = {

@@ -235,7 +235,8 @@ TEST(limit_of_tensor_bytes) {
           "local images = {}\n"
           "for i = 1, 9 do images[i] = torch.io.decode_image(file) or error 'out of memory' end",
           "out of memory");
-  works(L, "for i = 1, 1000 do torch.ones(10000) end"); /* succeeds: garbage is freed */
+  /* this script succeeds, because garbage is freed when the limit is reached */
+  works(L, "for i = 1, 1000 do torch.ones(10000) end");
   refuses(L,
           "local x = torch.ones(1, {requires_grad = true}) + torch.ones(50000)\n"
           "for _ = 1, 9 do x = x:exp() end",
@@ -253,7 +254,7 @@ TEST(limit_of_tensor_bytes) {
            "for _ = 1, 500 do x = x + 1 end x:backward() end");
   works(L, "torch.empty(1 << 40, {device = 'meta'})");
   tl_Tensor *host = tl_tensor_empty(TL_F32, 1, &(int64_t){1 << 20});
-  CHECK(host == NULL); /* fails: the state's limit still holds */
+  CHECK(host == NULL); /* the state's limit of memory still holds, so this call fails */
   CHECK(tl_set_limits(L, NULL));
   host = tl_tensor_empty(TL_F32, 1, &(int64_t){1 << 20});
   CHECK(host != NULL);

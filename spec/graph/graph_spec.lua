@@ -282,7 +282,7 @@ describe("a program's graph", function()
       assert.equal(0, graph_of(function(x) local z = x * 1 local y = z:exp() z:add_(1) return y:log() + z end)
          :replace_pattern(pattern, replacement))
       assert.equal(1, graph_of(function(x) return x:exp():log() end):replace_pattern(pattern, replacement))
-      -- The pattern's result has its own memory, but the replacement's result has not.
+      -- x * 1 has its own memory, but x itself is the input. So the replacement would turn a copy into a view.
       local times_1, itself = graph_of(function(x) return x * 1 end), graph_of(function(x) return x end)
       local changed = graph_of(function(x)
          local y = x:exp()

@@ -16,7 +16,7 @@ local function read()
    return file:read("a")
 end
 
--- Returns the contents of a safetensors file with this header and these data.
+-- Returns the contents of a safetensors file with this header and these bytes of data.
 local function file_of(header, data) return string.pack("<I8", #header) .. header .. (data or "") end
 
 describe("torch.save and torch.load", function()

@@ -60,7 +60,8 @@ static void *lua_alloc(void *context, void *block, size_t old, size_t size) {
   return atomic_load(&spare_lua) ? __real_realloc(block, size) : __wrap_realloc(block, size);
 }
 
-/* Lets the calls from the n-th to the last one fail, counted from now; n = 0 turns this off. */
+/* Makes allocations fail from now on: those with the numbers n to `last`, where the next one is
+** number 1. n = 0 turns this off. */
 static void fail(long long n, long long last) {
   atomic_store(&last_failing, 0);
   atomic_store(&calls, 0);

@@ -124,7 +124,8 @@ describe("nn.Sequential with names", function()
       assert.same({}, (model:load_state_dict(saved.state, {names = "pytorch"})))
       assert.close(saved.y, model(saved.x:to(model.conv.weight.device)):cpu(), 1e-6)
       local own = names_of(model:named_modules())
-      -- The layer without a name is number 4 in Lua and number 3 in PyTorch.
+      -- The layer without a name is named by its position, which is 4 in Lua and 3 in PyTorch, since PyTorch counts
+      -- from 0.
       for i, name in ipairs(own) do own[i] = name:gsub("^4$", "3") end
       assert.same(saved.names, own)
       local state = model:state_dict {names = "pytorch"}

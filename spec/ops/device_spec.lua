@@ -6,7 +6,7 @@ local has_cuda <const> = torch.cuda.is_available()
 
 it("torch.cuda counts the devices", function() assert.equal(has_cuda, torch.cuda.device_count() > 0) end)
 
--- The message gives the reason: the plugin is missing or, with a plugin, the driver or the GPU is missing.
+-- The error message says what is missing: the plugin or, if there is a plugin, the driver or the GPU.
 describe("a machine without a GPU", function()
    local function refuses(name, fn)
       local ok, message = pcall(fn)

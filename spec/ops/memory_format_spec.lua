@@ -172,7 +172,7 @@ describe("memory formats", function()
       assert.is_false(t.x[1]:is_contiguous(last))
       assert.is_true(t.v:is_contiguous(last3))
       assert.is_false(t.v:is_contiguous(last))
-      -- tensors of these sizes have both memory formats
+      -- with one channel, or with one element in each channel, a contiguous tensor is also channels-last
       for _, sizes in ipairs {{2, 1, 4, 4}, {2, 3, 1, 1}} do
          local y = torch.randn(sizes)
          assert.is_true(y:is_contiguous() and y:is_contiguous(last))

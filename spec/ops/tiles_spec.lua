@@ -4,7 +4,7 @@ local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local F = torch.nn.functional
 
--- The limits on errors. Sums in float64 are far more accurate than sums in float32.
+-- The largest allowed errors. Sums in float64 are far more accurate than sums in float32.
 local limits = {float32 = 2e-5, float64 = 1e-13}
 
 local function normal(dtype, ...) return torch.randn(..., {dtype = dtype}) end

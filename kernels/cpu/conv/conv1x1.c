@@ -33,7 +33,7 @@ bool tlk_conv1x1(const tlk_Conv *c) {
 typedef struct Single {
   const tlk_Conv *conv;
   tlk_Gemm gemm;
-  /* size of an element in bytes, number of rows in a block, number of blocks */
+  /* size: bytes of an element; rows: number of rows in a block; blocks: number of blocks */
   int64_t size, rows, blocks;
   const char *in, *weight, *bias;
   char *out;

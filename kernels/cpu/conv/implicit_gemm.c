@@ -39,8 +39,8 @@ typedef struct Panels {
 typedef struct Block {
   int64_t n, runs;
   int64_t from[BLOCK]; /* offset of each position in the scratch images */
-  /* length of each run of positions that are contiguous in the result, and its offset in the
-  ** result */
+  /* for each run of positions that are contiguous in the result: its offset in the result, and its
+  ** length */
   int64_t to[BLOCK], length[BLOCK];
 } Block;
 

@@ -36,7 +36,7 @@ typedef struct tlk_ConvPlan {
   tlk_ConvLayout layout;
   int64_t channels; /* number of channels of a group in the scratch image */
   int64_t rows;     /* number of channels of a group in the result */
-  /* number of tiles into which `rows` is divided, and number of channels in a tile */
+  /* tiles: number of tiles into which `rows` is divided; height: number of channels in a tile */
   int64_t tiles, height;
   int64_t result; /* number of elements in a plane of the result */
   int64_t njobs;

@@ -143,8 +143,10 @@ typedef struct Sums {
   bool backward;
   /* number of input channels, and of result channels, in a group */
   int64_t channels, rows;
-  int64_t height, tiles; /* number of channels in a panel of kernels, and number of panels */
-  /* number of input channels in a block, which are summed together; number of blocks */
+  /* height: number of channels in a panel of kernels; tiles: number of panels */
+  int64_t height, tiles;
+  /* terms: number of input channels in a block, which are summed together; blocks: number of
+  ** blocks */
   int64_t terms, blocks;
   int64_t sizes[2], first[2]; /* height and width of an image; position of the first window */
   tlk_Segments segments;

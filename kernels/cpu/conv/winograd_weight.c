@@ -32,7 +32,8 @@ typedef struct Outer {
   const tlk_WinogradLoops *loops;
   const tlk_TileLoops *tile;
   int64_t channels, rows; /* number of input channels and of rows (output channels) of a group */
-  /* number of channels in a panel, number of panels, and number of blocks of input channels */
+  /* height: number of channels in a panel; tiles: number of panels; blocks: number of blocks of
+  ** input channels */
   int64_t height, tiles, blocks;
   /* images and gradients of the current group, beginning with the first image */
   tlk_Planes images, grads;

@@ -24,7 +24,8 @@ typedef struct Call {
   tlk_FftPlan *plan;
   const tlk_FftLoops *loops;
   tl_DType real;
-  /* number of lanes in a vector, size of a complex number in bytes, number of all lines */
+  /* lanes: number of lanes in a vector; size: bytes of a complex number; lines: number of all
+  ** lines */
   int64_t lanes, size, lines;
   int64_t in_n, out_n; /* number of elements in an input line and in an output line */
   /* whether the signal is real and has an even length, so that a pair of elements is treated as one

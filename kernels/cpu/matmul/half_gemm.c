@@ -44,8 +44,8 @@ typedef struct Tiles {
   float *inner;
 } Tiles;
 
-/* A tile of c: its position (i, j), its size (m, n), and ldc, the distance in elements between the
-** rows of the tile's sums. */
+/* A tile of c: its position (i, j) in c, its size (m, n), and ldc, the distance in elements between
+** the rows of the tile's sums. */
 typedef struct Place {
   int64_t i, j, m, n, ldc;
 } Place;

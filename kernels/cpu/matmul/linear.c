@@ -44,7 +44,8 @@ typedef struct Back {
   tl_DType compute;
   int64_t size;    /* size of an element in bytes */
   int64_t segment; /* number of rows in a segment */
-  char *sums;      /* sums of each segment so far (owned); NULL if no sums are wanted */
+  /* the sums of each segment over the rows added so far (owned); NULL if no sums are wanted */
+  char *sums;
   atomic_bool failed;
 } Back;
 

@@ -55,7 +55,7 @@ typedef struct Work {
   int64_t elements; /* number of elements in the array */
   Columns columns;
   int64_t size; /* size of an element in bytes */
-  /* number of parts into which the dimension `outer` is divided, and length of a part */
+  /* parts: number of parts into which the dimension `outer` is divided; share: length of a part */
   int64_t parts, share;
   const char *in, *grad;
   const void *mean_in; /* means of the channels, subtracted from `in` in sums of products */

@@ -15,7 +15,7 @@ typedef struct List {
   tl_DType dtype, compute;
   int count;
   const int64_t *n;
-  /* number of the first part of each tensor, in the sequence of all parts */
+  /* for each tensor, the number of its first part in the sequence of all parts */
   int64_t first[TLK_LIST_TENSORS + 1];
   const struct tlk_list_reduce *reduce;
   const struct tlk_list_scale *scale;

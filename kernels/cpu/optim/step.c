@@ -23,7 +23,7 @@ typedef struct Step {
   int states;
   bool direct; /* whether all operands have the compute type */
   double factor;
-  /* number of the first chunk of each tensor, in the sequence of all chunks */
+  /* for each tensor, the number of its first chunk in the sequence of all chunks */
   int64_t first[TLK_OPTIM_TENSORS + 1];
 } Step;
 

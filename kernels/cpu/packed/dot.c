@@ -250,8 +250,8 @@ ALWAYS VNNI float vnni_row_q8_0(const tlk_PackedRows *p, const uint8_t *row) {
   return _mm512_reduce_add_ps(_mm512_add_ps(even, _mm512_zextps256_ps512(rest)));
 }
 
-/* Returns the eight scales and then the eight minimums of Q4_K and Q5_K, unpacked from a block's
-** first 16 bytes as in tli_scales_k. */
+/* Returns the eight scales of a block of Q4_K or Q5_K, and then its eight minimums. They are
+** unpacked from the block's first 16 bytes as in tli_scales_k. */
 ALWAYS VNNI __m128i vnni_scales(__m128i head) {
   __m128i own =
       _mm_srlv_epi32(_mm_shuffle_epi32(head, _MM_SHUFFLE(3, 2, 3, 1)), _mm_setr_epi32(0, 0, 0, 4));
@@ -352,8 +352,8 @@ ALWAYS VNNI float vnni_row_q6_k(const tlk_PackedRows *p, const uint8_t *row) {
   return _mm512_reduce_add_ps(sum);
 }
 
-/* A chunk of TLK_PANEL_ROWS weight rows, as vectors of 16 rows. q[v][k] holds elements 4 k to
-** 4 k + 3 of each of the 16 rows of vector v. */
+/* One chunk of each of TLK_PANEL_ROWS weight rows, as vectors that hold 16 rows each. q[v][k] holds
+** the elements 4 k to 4 k + 3 of the 16 rows of vector v. */
 enum { VECTORS = TLK_PANEL_ROWS / 16 };
 typedef struct Panel {
   __m512i q[VECTORS][TLI_CHUNK / 4];

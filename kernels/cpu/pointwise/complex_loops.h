@@ -67,8 +67,8 @@ APART void give(T *to, const Parts *from, int64_t n) {
   }
 }
 
-/* KEEP_<type> stores the result of one element, and GIVE_<type> the results of a block, for each
-** type of results. */
+/* These macros store results of each type: KEEP_<type> the result of one element, and GIVE_<type>
+** the results of a block. */
 #define KEEP_T(...)      \
   T value = __VA_ARGS__; \
   r.re[i] = re(value);   \

@@ -21,11 +21,11 @@ typedef struct tlk_QuantizedProduct {
   const struct tlk_quantized *call;
   bool vnni;
   int64_t height, width, channels; /* sizes of `bytes` with padding; channels is a multiple of 4 */
-  /* number of positions in one image, or number of rows if call->rows */
+  /* number of positions in one image, or number of rows if the input is a matrix (call->rows) */
   int64_t pixels;
-  int64_t images; /* number of images; 1 if call->rows */
+  int64_t images; /* number of images, or 1 if the input is a matrix (call->rows) */
   bool flat;      /* whether the windows of consecutive positions are `channels` bytes apart */
-  /* number of contiguous runs of bytes in a window, and number of bytes in a run */
+  /* runs: number of contiguous runs of bytes in a window; run: number of bytes in a run */
   int64_t runs, run;
   /* The product is divided into images * groups * parts tasks. A task computes one group of an
   ** image's positions for one part of the panels of output channels. */

@@ -15,7 +15,8 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
 
-#define STRIP 512 /* largest number of columns in a strip, and largest number of rows in a batch */
+/* the largest number of columns in a strip, which is also the largest number of rows in a batch */
+#define STRIP 512
 #define FEW_TASKS 64 /* if there are fewer tasks than this, n is divided into segments */
 /* rows of up to this length are transposed, so that several are reduced together */
 #define SHORT_ROW 32
@@ -31,7 +32,8 @@ struct Plan {
   tlk_Array out, in;
   int64_t in_size;
   int64_t outer, n, inner;
-  int64_t batch;         /* number of rows, or rows of pairs, in a task; 1 for strips of columns */
+  /* number of rows (of numbers or of pairs) that a task reduces; 1 for strips of columns */
+  int64_t batch;
   int64_t width, strips; /* number of columns in a strip, and number of strips in a row */
   int64_t segment, segments;
   char *partial; /* accumulators of all tasks if n is divided into segments (owned) */

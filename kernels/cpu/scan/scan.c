@@ -29,10 +29,10 @@ typedef struct Plan {
   int64_t *indices;
   int64_t n, inner;
   int64_t lines; /* number of all lines of elements */
-  /* number of lines in a strip, and number of strips in a group of adjacent lines */
+  /* width: number of lines in a strip; strips: number of strips in a group of adjacent lines */
   int64_t width, strips;
   int64_t group;  /* number of adjacent lines: inner, or all lines if they are transposed */
-  int64_t s0, s1; /* strides across lines and along n, in elements */
+  int64_t s0, s1; /* s0: stride from one line to the next; s1: stride along n; both in elements */
   /* number of adjacent elements that are moved together when lines are transposed: inner, or 1 if
   ** lines are adjacent */
   int64_t unit;

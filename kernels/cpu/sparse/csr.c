@@ -76,7 +76,7 @@ static void product_panels(void *context, int64_t begin, int64_t end) {
   tli_free(panel, bytes);
 }
 
-#define STRIP 32 /* number of columns in a task of a transposed product */
+#define STRIP 32 /* a task of a transposed product computes this number of columns */
 
 static void transposed_strips(void *context, int64_t begin, int64_t end) {
   const Call *c = context;
@@ -99,7 +99,7 @@ static void sampled_rows(void *context, int64_t begin, int64_t end) {
   c->loops->sampled(&r, c->call->left);
 }
 
-/* Returns the number of rows in a task. */
+/* Returns the number of rows that one task computes. */
 static int64_t grain(const struct tlk_csr *l) {
   int64_t each = (l->nnz / tlk_max(l->rows, 1) + 1) * l->k;
   return tlk_max(65536 / tlk_max(each, 1), 1);

@@ -10,7 +10,8 @@
 
 /* ---- parts ---------------------------------------------------------------------------------- */
 
-/* The tensors of a call: their sizes, and the index of each tensor's first part. */
+/* How the blocks of a launch are divided among the tensors of a call: each tensor's size, and the
+** index of its first part. */
 struct Parts {
   int32_t count;
   int32_t first[TLK_LIST_TENSORS + 1];

@@ -14,8 +14,8 @@ struct Places {
   Divider by[3];
   bool large; /* whether the array has 2^31 elements or more */
 
-  /* Stores the last three coordinates in in[], and returns the flat index over the leading
-  ** dimensions. */
+  /* Splits the index e of an element: stores its last three coordinates in in[], and returns the
+  ** flat index over all leading dimensions. */
   __device__ __forceinline__ int64_t of(int64_t e, int64_t (&in)[3]) const {
 #pragma unroll
     for (int d = 2; d >= 0; d--) {

@@ -142,7 +142,9 @@ struct Integers {
 struct Target {
   char *out;
   int dtype, bytes;
-  bool vectors; /* whether the output for each block of numbers is aligned for vectors */
+  /* whether the addresses to which blocks of numbers are written are aligned for stores of
+  ** vectors */
+  bool vectors;
   int64_t n;
   uint64_t seed, block;
   /* NULL outside of graphs. In a graph: the seed, and a number that is added to `block`; both are

@@ -34,7 +34,8 @@ template <class S, class C> struct Backward {
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/* Collects the gradients of the outputs of one step. They are then multiplied by the projection. */
+/* Adds up the gradients of one step's outputs, grad_states and grad_out, and stores the sums in
+** step_outs and grad_outs. Matrix products then multiply them by the projection. */
 template <class S, class C>
 __global__ void __launch_bounds__(RNN_THREADS) outputs_kernel(Backward<S, C> b) {
   int64_t first = b.step.first() * b.output, taken = b.step.count() * b.output;
