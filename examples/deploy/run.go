@@ -17,7 +17,7 @@ import (
 	"unsafe"
 )
 
-// newTensor returns a tensor and its elements, in memory of C, since Go moves its own.
+// newTensor returns a tensor and its elements. They are in C's memory, since Go may move its own memory.
 func newTensor(sizes ...C.int64_t) (*C.tl_Tensor, []float32) {
 	numel := C.int64_t(1)
 	for _, size := range sizes {

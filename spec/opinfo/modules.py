@@ -5,8 +5,9 @@
 
 The modules are those of PyTorch's own tests (module_db), with their constructors' arguments, weights,
 inputs, results and gradients, and those that module_db lacks (MORE); the optimizers those of optim_db, 20
-steps each. FOLDER/modules/NAME.lua, optimizers/NAME.lua and schedules/NAME.lua have a case a line, and
-FOLDER/names.lua the public names; with "names" nothing else is written. Everything is seeded; it takes three minutes.
+steps each. FOLDER/modules/NAME.lua, optimizers/NAME.lua and schedules/NAME.lua have one case in each line.
+FOLDER/names.lua has the public names; with "names", only this file is written. All random numbers are seeded.
+The program takes three minutes.
 """
 import copy
 import functools
@@ -86,7 +87,7 @@ def value(v, kind):
 
 
 def arguments(name, fn, args, kw, forward):
-    """{n=...}, {{name, value}, ...}: keywords without a default go by position, as tlua takes them."""
+    """Returns {n=...}, {{name, value}, ...}. Keyword arguments without a default are passed by position, as in tlua."""
     names = [p for p in inspect.signature(fn).parameters if p != "self"]
     params = inspect.signature(fn).parameters
     args, kw = list(args), dict(kw)
@@ -109,7 +110,7 @@ def text(s):
 
 
 def state(named):
-    """{[path]=tensor}; numbers in paths count from 1."""
+    """Writes a state as {[path]=tensor}. Numbers in paths count from 1."""
     def path(p):
         return ".".join(str(int(s) + 1) if s.isdigit() else s for s in p.split("."))
     return "{%s}" % ",".join('["%s"]=%s' % (path(n), tensor(t, None, SIZE[:])) for n, t in named if t is not None)

@@ -1,5 +1,5 @@
-"""Calls with sparse tensors for calls.py: the database's own inputs where an operator has them, sparse
-copies of its dense inputs otherwise, and operators that the database has only for dense tensors."""
+"""Makes calls with sparse tensors for calls.py: the database's sparse inputs if an operator has any, otherwise sparse
+copies of its dense inputs, and operators that the database has only for dense tensors."""
 import functools
 
 import torch
@@ -112,7 +112,7 @@ def matrices(r, dtype):
 
 
 def calls(call, r):
-    """For more.write: operators of sparse tensors of the layouts that PyTorch takes."""
+    """Makes calls for more.write: operators on sparse tensors of all layouts that PyTorch accepts."""
     def both(name, fn, *args, tag="", **kw):
         call(name, fn, *args, tag=tag, **kw)
     for dtype in (torch.float64, torch.float32, torch.complex64):
@@ -149,7 +149,7 @@ def calls(call, r):
 
 
 def coo(call, r):
-    """Tensors of layout sparse_coo: hybrid, with positions twice, of other numbers of dimensions."""
+    """Makes calls with sparse_coo tensors that are hybrid, have duplicate positions, or are not matrices."""
     twice = torch.sparse_coo_tensor([[1, 0, 1, 2], [2, 0, 2, 1]], r(4), (3, 4))
     hybrid = torch.sparse_coo_tensor([[1, 0, 2]], r(3, 2), (3, 2))
     cube = with_zeros(r(2, 3, 4)).to_sparse()

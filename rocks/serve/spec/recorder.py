@@ -3,7 +3,7 @@ import http.client, http.server, json, threading
 
 
 class Recorder:
-    """Listens on a port of its own; `requests` lists the requests that have arrived."""
+    """Listens on a free port and forwards requests to `port`; `requests` lists the requests that have arrived."""
 
     def __init__(self, port):
         self.requests = []
