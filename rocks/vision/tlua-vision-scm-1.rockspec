@@ -16,6 +16,7 @@ build = {
       ["tlua.vision.datasets.arrays"] = "datasets/arrays.lua",
       ["tlua.vision.datasets.files"] = "datasets/files.lua",
       ["tlua.vision.datasets.folders"] = "datasets/folders.lua",
+      ["tlua.vision.datasets.listed"] = "datasets/listed.lua",
       ["tlua.vision.datasets.mat"] = "datasets/mat.lua",
       ["tlua.vision.datasets.pickles"] = "datasets/pickles.lua",
       ["tlua.vision.datasets.voc"] = "datasets/voc.lua",

@@ -389,5 +389,6 @@ end
 return lazy.load(M, lazy.modules("tlua.vision.datasets", {
    arrays = "CIFAR10 CIFAR100 SVHN",
    folders = "ImageNet Caltech101 Flowers102 OxfordIIITPet CelebA",
+   listed = "EuroSAT Country211 RenderedSST2 Food101 DTD FGVCAircraft",
    voc = "VOCDetection VOCSegmentation",
 }))

@@ -173,6 +173,45 @@ describe("torch.vision.datasets", function()
       assert.matches("setid.mat: it has no array trnid", message_of(datasets.Flowers102, folder))
    end))
 
+   it("reads datasets of folders and of lists of images", shell.in_folder(function(folder)
+      local image = torch.full({3, 4, 4}, 200, {dtype = "uint8"})
+      local function save(path)
+         shell.ok(("mkdir -p %s/%s"):format(folder, path:match "^(.*)/"))
+         torch.save(image, folder .. "/" .. path)
+      end
+      for _, path in ipairs {"eurosat/2750/River/River_1.jpg", "country211/valid/ZW/1.jpg",
+            "rendered-sst2/dev/positive/1.png", "food-101/images/waffles/7.jpg", "dtd/dtd/images/zigzagged/z_1.jpg",
+            "fgvc-aircraft-2013b/data/images/0034309.jpg"} do
+         save(path)
+      end
+      shell.ok(("mkdir -p %s/food-101/meta %s/dtd/dtd/labels %s/eurosat/2750/Forest"):format(folder, folder, folder))
+      save "eurosat/2750/Forest/Forest_1.jpg"
+      shell.write(folder .. "/food-101/meta/test.json", '{"waffles": ["waffles/7"], "apple_pie": ["apple_pie/1"]}')
+      shell.write(folder .. "/dtd/dtd/labels/val3.txt", "zigzagged/z_1.jpg\nbanded/b_2.jpg\n")
+      local aircraft = folder .. "/fgvc-aircraft-2013b/data/"
+      shell.write(aircraft .. "families.txt", "A300\nBoeing 737 \n")
+      shell.write(aircraft .. "images_family_test.txt", "0034309 Boeing 737\n")
+      local sets = {
+         {datasets.EuroSAT(folder), 2, 2, "River"}, {datasets.Country211(folder, "valid"), 1, 1, "ZW"},
+         {datasets.RenderedSST2(folder, "val"), 1, 1, "positive"}, {datasets.Food101(folder, "test"), 2, 2, "waffles"},
+         {datasets.DTD(folder, "val", 3), 2, 1, "zigzagged"},
+         {datasets.FGVCAircraft(folder, "test", "family"), 1, 1, "Boeing 737"},
+      }
+      for _, row in ipairs(sets) do
+         local set, length, i, name = table.unpack(row)
+         local pixels, label = set:get(i)
+         assert.same({length, name, {3, 4, 4}}, {#set, set.classes[label], {table.unpack(pixels.shape)}})
+      end
+      shell.write(aircraft .. "images_family_test.txt", "0034309 Boeing 747\n")
+      assert.matches("images_family_test.txt: line 1: expected an image and a class, got \"0034309 Boeing 747\"",
+         message_of(datasets.FGVCAircraft, folder, "test", "family"), 1, true)
+      assert.matches("vision.datasets.DTD: partition: expected an integer from 1 to 10, got 11",
+         message_of(datasets.DTD, folder, "val", 11))
+      shell.write(folder .. "/food-101/meta/test.json", "{")
+      assert.matches("test.json: expected an object with a list of images",
+         message_of(datasets.Food101, folder, "test"))
+   end))
+
    it("reads CelebA and OxfordIIITPet", shell.in_folder(function(folder)
       local image = torch.full({3, 4, 4}, 200, {dtype = "uint8"})
       shell.ok(("mkdir -p %s/celeba/img_align_celeba"):format(folder))
