@@ -247,6 +247,8 @@ static void place_squares(const Element *in, int64_t first, int64_t width, Eleme
     PLACE(SQUARES);
   else if (n >= SQUARES / 2)
     PLACE(SQUARES / 2);
+  else if (n >= 2)
+    PLACE(2);
   else
     PLACE(1);
 #undef PLACE
