@@ -66,7 +66,7 @@ function Value:backward()
    for i = #order, 1, -1 do order[i].pass() end
 end
 
--- A formula that works for two Values and for two tensors.
+-- Computes a formula of two Values, or of two tensors, whose operators have the same meaning.
 local function formula(a, b)
    local c = a + b
    local d = a * b + b ^ 3

@@ -206,7 +206,8 @@ bool sim_event_elapsed(tl_Event *start, tl_Event *end, double *milliseconds);
 /* Records a command on a stream that takes part in a capture. */
 bool sim_locked_record(tl_Stream *stream, sim_Kind kind, const sim_Command *what, const void *call,
                        size_t size);
-/* These functions record, in a capture, the recording of an event and a wait for an event. */
+/* These functions add to an open capture that an event is recorded, or that a stream waits for an
+** event. */
 bool sim_locked_record_event(tl_Event *event, tl_Stream *stream);
 bool sim_locked_record_wait(tl_Stream *stream, tl_Event *event);
 bool sim_capture_begin(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode);

@@ -223,7 +223,7 @@ function M.captures()
          local t = b * 3 - 1
          return t:relu() + b
       end)
-      local d = b:exp() - 1 -- the first stream computes this at the same time
+      local d = b:exp() - 1 -- meanwhile the first stream computes d, which does not depend on c
       b:record_stream(side)
       local event = cuda.Event()
       event:record(side)

@@ -207,7 +207,7 @@ it("destroy_process_group removes the keys of groups", function()
    ranks.ok(2, [[
          dist.init_process_group {timeout = 120}
          local rank, store = dist.get_rank(), dist.group.WORLD.store
-         local function settled() -- waits until no rank adds or deletes keys
+         local function settled() -- waits until no rank adds or deletes keys, and counts the keys
             dist.barrier()
             local n = store:num_keys()
             dist.barrier()

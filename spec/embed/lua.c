@@ -134,7 +134,7 @@ static int report(lua_State *L) {
   return 0;
 }
 
-/* Lua code for finalizers that run while a state is closed. */
+/* A script that a finalizer runs while the state is closed. It calls many parts of the library. */
 static const char *const at_closing =
     "local x = torch.ones(1000, 100, {requires_grad = true})\n"
     "x:register_hook(function(grad) return grad * 2 end)\n"

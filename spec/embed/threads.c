@@ -210,8 +210,9 @@ static const char in_child[] =
     "collectgarbage()\n"
     "assert(count() == 100)\n";
 
-/* Tests a loop over a loader whose workers are threads of the parent. In a child process, that
-** loop must fail instead of waiting for the workers, and a new loop must work. */
+/* Tests a child process that continues a loop over a data loader. The loader's workers are threads
+** of the parent, which do not exist in the child. So the loop must fail instead of waiting for
+** them, and a new loop must work. */
 static __attribute__((unused)) void a_childs_loop_over_data(void) {
   lua_State *L = luaL_newstate();
   luaL_openlibs(L);

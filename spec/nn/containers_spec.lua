@@ -424,7 +424,8 @@ describe("a module that contains itself", function()
 
    it("raises an error that names the field that holds it", function()
       local circle = nn.Sequential(nn.ReLU(), nn.Tanh())
-      -- Lua does not report an assignment to an existing key, so the error for this cycle comes later
+      -- Lua calls no metamethod for an assignment to an existing key. So this cycle is found only when the module is
+      -- used.
       circle[2] = circle
       assert.raises("nn.Sequential contains itself", function() circle:apply(print) end)
       assert.equal("Sequential(\n  (1): ReLU()\n  (2): Sequential(...)\n)", tostring(circle))

@@ -118,8 +118,8 @@ static bool potrf(const tlk_LapackCall *c, int64_t begin, int64_t end) {
 
 /* Triangles are divided at multiples of this number, because products of such sizes are fast. */
 #define TRIANGLE 16
-/* Triangles of up to this size are solved column by column. The library solves small triangles
-** slowly. */
+/* Triangles of up to this size are solved here column by column, because the library solves small
+** triangles slowly. */
 #define CORNER 4
 
 /* Solves x a^T = b as solve_by_products does, one column of x after the other. */

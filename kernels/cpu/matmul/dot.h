@@ -15,7 +15,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Number of lines (rows or columns) and number of terms in a block. */
+/* A block has TLK_DOT_LINES lines, which are rows or columns of a factor, and TLK_DOT_TERMS terms
+** of each line. */
 enum { TLK_DOT_LINES = 16, TLK_DOT_TERMS = 32 };
 
 typedef struct tlk_DotLoops {

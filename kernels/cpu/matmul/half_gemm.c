@@ -88,8 +88,8 @@ static void convert(tl_DType to, void *dst, int64_t ldd, tl_DType from, const vo
         (const char *)src + r * lds * tli_dtype_bytes[from]);
 }
 
-/* Multiplies packed or converted factors of k terms, which begin at a and b, and stores the product
-** in t->c or, if `add`, adds it to t->c. */
+/* Packs k terms of both factors, which begin at a and b, multiplies them, and stores the product in
+** t->c or, if `add`, adds it to t->c. */
 static bool multiply_packed(const Half *h, const Tiles *t, const Place *at, int64_t k,
                             const char *a, const char *b, bool add) {
   const tlk_Gemm *g = h->g;

@@ -8,7 +8,8 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
 
-#define LEAST 16 /* with fewer blocks than this, another thread is not worthwhile */
+/* a thread computes at least this number of blocks; with fewer, another thread is not worthwhile */
+#define LEAST 16
 
 typedef struct Draw {
   tlk_Distribution distribution;

@@ -8,7 +8,8 @@
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/lib/lib.h"
 
-/* largest size in bytes of the im2col matrices of a chunk; a chunk has as many samples as fit */
+/* the im2col matrices of all samples in a chunk have at most this number of bytes; a chunk has as
+** many samples as fit */
 #define SCRATCH_MOST ((int64_t)256 << 20)
 #define THREADS 256
 

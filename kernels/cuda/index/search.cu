@@ -1,5 +1,6 @@
 /*
-** search.cu - finds the positions at which values would be inserted into sorted rows.
+** search.cu - binary search: for each value, finds the position in a sorted row at which the value
+** would be inserted.
 */
 #include "kernels/cuda/cuda.cuh"
 

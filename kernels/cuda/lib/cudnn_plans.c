@@ -236,7 +236,8 @@ bool cuda_dnn_run(const cuda_DnnWork *work, bool *done) {
   if (!cuda_host->setting(TL_CUDNN_ENABLED)) return true;
   if (!cuda_enter(device)) return false;
   cudnnHandle_t handle = cuda_dnn_enter(device);
-  if (handle == NULL) return true; /* without a handle, our own kernels compute the result */
+  /* without a handle cuDNN cannot be used, so our own kernels compute the result */
+  if (handle == NULL) return true;
   bool ok = with_handle(work, handle, done);
   cuda_dnn_leave(device);
   return ok;

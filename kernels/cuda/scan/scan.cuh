@@ -255,7 +255,8 @@ template <class F> static bool run_scan(const struct tlk_scan *call) {
   bool rows = call->inner == 1 && call->n > FEW_ELEMENTS;
   if (rows && (call->n > 1024 || lines * WARP < busy_threads(cx))) g.team = SCAN_THREADS;
   int64_t each = rows ? SCAN_THREADS / g.team : SCAN_THREADS;
-  /* smallest number of elements in a segment */
+  /* a segment has at least this number of elements; in rows, this gives each thread SCAN_EACH
+  ** elements */
   int64_t unit = rows ? SCAN_THREADS * SCAN_EACH : 64;
   g.segments = segments_for(cx, divide_up(lines, each), call->n / unit);
   g.share = divide_up(divide_up(call->n, g.segments), SCAN_EACH) * SCAN_EACH;
