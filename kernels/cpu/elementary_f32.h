@@ -222,8 +222,8 @@ TLK_F32_FN float tlk_tanf_fast(float x) {
   return x == 0 ? x : v;
 }
 
-/* Returns asin(s) for 0 <= s <= 1/2; z is s * s. The result is a double, so that callers round only
-** once, at the end of their own arithmetic. */
+/* Returns asin(s) for 0 <= s <= 1/2. The caller passes z = s * s. The result is a double, so that
+** callers round only once, at the end of their own arithmetic. */
 TLK_F32_FN double tlk_asin_half(float s, float z) {
   float q =
       0.166666598f +

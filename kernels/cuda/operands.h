@@ -8,8 +8,9 @@
 
 #include "kernels/cuda/cuda.h"
 
-/* X(name, dtype) gives the dtype that the FLAT kernel `name` reads, as an expression of `call`. If
-** a kernel is missing in this list, plugin.c does not compile. */
+/* A list of X(name, dtype) for all FLAT kernels, which are those without a tli_Iter. dtype is the
+** dtype that the kernel `name` reads, as an expression of `call`. If a kernel is missing in this
+** list, plugin.c does not compile. */
 #define CUDA_FLAT_DTYPES(X)                               \
   X(iota, call->out.dtype)                                \
   X(linspace, call->out.dtype)                            \

@@ -17,7 +17,7 @@ function Exp.backward(ctx, grad)
    return grad * y
 end
 
--- A Function that computes a * b + k. One of its arguments and one of its results is a plain number.
+-- A Function that computes a * b + k and a + b. It takes the plain number k, and also returns a text.
 local MulAdd = torch.class("MulAdd", torch.autograd.Function)
 
 function MulAdd.forward(ctx, a, k, b)

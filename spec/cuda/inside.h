@@ -94,7 +94,8 @@ template <class Work> static inline cudaError_t call_free(const char *name, Work
 struct Kernel {
   std::string name;
   struct Shared {
-    size_t offset, bytes; /* offset in the block of thread-local variables, and size, in bytes */
+    /* offset of the variable in the block of thread-local variables, and its size, both in bytes */
+    size_t offset, bytes;
   };
   /* `shared` lists the shared variables of this kernel, and `others` the shared variables of all
   ** other functions */

@@ -185,7 +185,9 @@ static void refuse(DLTensor dl, tl_ErrorKind kind, const char *part) {
 
 TEST(unsupported_memory_is_refused) {
   DLTensor dl = matrix();
-  dl.dtype.code = 5; /* the code of complex numbers, here of two 8-bit floats */
+  /* code 5 stands for complex numbers; with 16 bits, a number has two 8-bit floats, which tlua
+  ** lacks */
+  dl.dtype.code = 5;
   dl.dtype.bits = 16;
   refuse(dl, TL_EDTYPE, "from_dlpack: no dtype for DLPack's type with code 5, 16 bits, 1 lanes");
   dl = matrix();

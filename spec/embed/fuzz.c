@@ -224,7 +224,7 @@ TEST(hostile_scripts_do_no_harm) {
 }
 
 int main(int argc, char **argv) {
-  /* under emulation, child processes cannot start threads */
+  /* in qemu-user, child processes cannot start threads, so this test is left out */
   if (test_emulated()) return test_end();
   if (argc > 1) seed = atoll(argv[1]);
   if (argc > 2) scripts = atoll(argv[2]);

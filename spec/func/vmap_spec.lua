@@ -494,8 +494,8 @@ local function check(row, text)
    return not ok and (type(fault) == "table" and fault.message or fault) or nil, true
 end
 
--- Other specs test these operators: as_strided depends on the memory behind a view, and a build may lack the devices
--- that `cuda` and `sim` copy to.
+-- This test leaves these operators to other specs: as_strided depends on the memory behind a view, and a build may lack
+-- the devices to which `cuda` and `sim` copy.
 local elsewhere = {as_strided = true, cuda = true, sim = true}
 
 it("vmap of every operator equals the operator on each example", function()

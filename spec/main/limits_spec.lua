@@ -5,7 +5,8 @@ local shell = require "spec.support.shell"
 
 local tlua <const> = shell.ok("realpath " .. shell.quote(shell.tlua)):match "[^\n]+"
 
--- Sanitizers and valgrind need more stack and more open files, so some tests are skipped.
+-- Whether a sanitizer or valgrind watches the program. These need more stack and more open files, so some tests are
+-- skipped.
 local watched <const> = os.getenv "SPEC_SANITIZED" == "1" or (os.getenv "SPEC_WRAP" or "") ~= ""
 
 -- A program with the deepest recursion through C functions that Lua allows. Its innermost call runs operators of tlua,

@@ -59,7 +59,7 @@ local function build_pty()
    M.cleaner = setmetatable({}, {__gc = remove}) -- removes the folder after all specs have run
    local command = ("%s -o %s spec/main/pty.c"):format(os.getenv("CC") or "cc", shell.quote(folder .. "/pty"))
    local output, status = shell.run(command)
-   -- on older systems, pty.c needs -lutil
+   -- before glibc 2.34, the functions for pseudo-terminals are in a separate library, libutil
    if status ~= 0 then output, status = shell.run(command .. " -lutil") end
    assert(status == 0, output)
    pty = folder .. "/pty"

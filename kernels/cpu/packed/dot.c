@@ -205,8 +205,8 @@ ALWAYS VNNI float vnni_row(const tlk_PackedRows *p, const uint8_t *row, int grou
   return _mm512_reduce_add_ps(_mm512_add_ps(even, odd));
 }
 
-/* Returns the elements of two blocks of Q8_0, plus 128. Blocks beyond the row's end have zeros as
-** elements. */
+/* Returns the elements of two blocks of Q8_0, plus 128, as unsigned bytes. If a block lies beyond
+** the row's end, zeros take the place of its elements. */
 ALWAYS VNNI __m512i load_q8_0(const uint8_t *at, int blocks) {
   __m256i low = _mm256_setzero_si256(), high = low;
   if (blocks > 0) low = _mm256_loadu_si256((const __m256i *)(const void *)(at + 2));

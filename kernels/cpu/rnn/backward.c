@@ -231,7 +231,8 @@ static bool allocate(Backward *b) {
   return true;
 }
 
-/* Initialises `to` with the gradients of the last states; fills it with zeros if there are none. */
+/* Copies the gradients of the last states, `grad`, to `to`. If grad is NULL, fills `to` with
+** zeros. */
 static void start(const Backward *b, char *to, const void *grad, int64_t n) {
   size_t bytes = (size_t)(b->layer.rnn.batch * n * b->layer.size);
   if (grad)

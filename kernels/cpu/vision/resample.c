@@ -1,7 +1,7 @@
 /*
 ** resample.c - resampling along one dimension, and sampling at given positions. Along the last
-** dimension, each element is summed on its own; along other dimensions, whole rows of elements are
-** summed.
+** dimension, a loop computes one element after another. Along other dimensions, a loop adds up
+** whole rows of elements.
 */
 #include "kernels/cpu/vision/resample.h"
 

@@ -171,7 +171,8 @@ __global__ void __launch_bounds__(THREADS, few_blocks(R))
   store_partial(a, w, sums, largest, totals, group, (batch * a.kv_heads + kv) * w.rows);
 }
 
-/* Combines the partial results of each row's splits; one warp handles each row. */
+/* Combines the partial results of the splits of each row to the row's result. One warp handles each
+** row. */
 template <class S>
 __global__ void __launch_bounds__(THREADS)
     join_kernel(const __grid_constant__ tlk_Attention a, tlk_HeadRows out, float *norm,

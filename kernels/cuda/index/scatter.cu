@@ -35,7 +35,8 @@ template <class T> __device__ __forceinline__ T joined(tlk_Join join, T a, T b) 
   default: return b;
   }
 }
-/* Complex numbers have no maximum, and operators refuse to compute one. */
+/* For complex numbers, only sums, products and replacements are needed, because operators refuse to
+** compute their maximum. */
 template <class R>
 __device__ __forceinline__ Complex<R> joined(tlk_Join join, Complex<R> a, Complex<R> b) {
   return join == TLK_JOIN_ADD ? a + b : join == TLK_JOIN_MUL ? a * b : b;

@@ -150,7 +150,8 @@ static bool status_ok(int status, const char *call) {
   bool memory = status == alloc_failed || (status == 3 && strncmp(call, "cublas", 6) == 0);
   return cuda_fail(memory ? TL_EMEM : TL_EDEVICE, "%.*s: status %d", (int)name, call, status);
 }
-#define OK(call) OK_(call) /* expands macros in `call` before OK_ turns the call into text */
+/* The additional step expands macros in `call` before OK_ turns it into text. */
+#define OK(call) OK_(call)
 #define OK_(call) status_ok((int)lib.call, #call)
 #define TRY(call) \
   if (!OK(call)) return false

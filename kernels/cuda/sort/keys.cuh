@@ -7,8 +7,8 @@
 
 #include "kernels/cuda/cuda.cuh"
 
-/* Returns the key of a floating-point number with the given bits; `inf` is the bit pattern of
-** infinity. */
+/* Returns the key of a floating-point number whose bits are `bits`. `inf` has the bits of infinity
+** in the same type. */
 template <class U> __device__ __forceinline__ uint64_t float_key(U bits, U inf) {
   const U sign = (U)((U)1 << (8 * sizeof(U) - 1));
   U size = (U)(bits & (U)~sign);

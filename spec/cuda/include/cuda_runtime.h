@@ -27,7 +27,9 @@
 #define __device__
 #define __host__
 #define __constant__
-#define __shared__ thread_local /* a host thread runs one block at a time */
+/* a host thread runs one block at a time, so the block's shared variables can belong to the
+** thread */
+#define __shared__ thread_local
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
