@@ -44,7 +44,8 @@ local function save()
       opt.checkpoint)
 end
 
--- Loads the checkpoint if rank 0 finds one, so that all ranks begin at the same step.
+-- Loads the checkpoint if rank 0 finds one. The other ranks do not look for it themselves, so that
+-- all ranks begin at the same step.
 local function load()
    local found = {false}
    if rank == 0 and (not opt.fresh or restarts > 0) then

@@ -49,7 +49,8 @@ local function layout(edge_index, n, rounds)
       local pull = adjacency * distance / ideal
       local force = ((push - pull):unsqueeze(3) * apart):sum(2)
       local length = force:norm(2, 2, true):clamp_min(1e-9)
-      local step = 0.1 * (1 - round / rounds) -- the largest allowed move falls to 0
+      -- the largest move of a node in a round, which falls to 0
+      local step = 0.1 * (1 - round / rounds)
       place = place + force / length * length:clamp_max(step)
    end
    local least, most = place:amin(1), place:amax(1)

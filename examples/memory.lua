@@ -13,7 +13,8 @@ local opt = parser:parse()
 -- What is measured -----------------------------------------------------------------------------
 
 local kind = opt.device:match "^%a+"
-local device = kind ~= "cpu" and torch[kind] -- torch.cuda or torch.sim
+-- the module of the device, torch.cuda or torch.sim; false for the CPU
+local device = kind ~= "cpu" and torch[kind]
 
 -- Returns the bytes used by tensors, their maximum since the last call, and the cached bytes.
 local function measure()

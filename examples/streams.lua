@@ -73,8 +73,8 @@ local function on_two_streams()
    return total
 end
 
--- Calls fn. Returns the milliseconds that the device needs for the queued work, and the sum that fn
--- returns.
+-- Calls fn, which queues work and returns a sum. Returns the milliseconds that the device needs for
+-- the work, and the sum.
 local function timed(fn)
    local first = device.Event {enable_timing = true}
    local last = device.Event {enable_timing = true}

@@ -22,7 +22,7 @@ function Parallel:__init(o)
       self.mesh.pp:get_local_rank() == o.pp - 1
 end
 
---- Returns the layers of this rank's stage of a model.
+--- Returns the layers of a model that belong to this rank's stage of the pipeline.
 function Parallel:part(model)
    local stages, o = self.options.pp, model.options
    assert(o.layers % stages == 0, ("--pp %d does not divide the %d layers"):format(stages,

@@ -26,7 +26,7 @@ local function new_run()
    return run
 end
 
--- Trains up to `last_epoch`. Returns the last loss.
+-- Trains until the run has reached `last_epoch`. Returns the last loss.
 local function train(run, last_epoch)
    local loss
    while run.epoch < last_epoch do

@@ -52,7 +52,8 @@ function DecoderRNN:__init(hidden_size, output_size)
    self.out = nn.Linear(hidden_size, output_size)
 end
 
--- Returns scores (N, L, letters). Without a target, each predicted letter is the next input.
+-- Returns scores (N, L, letters). With a target, its letters are the inputs; without one, each
+-- predicted letter is the next input.
 function DecoderRNN:forward(keys, hidden, target)
    local input = torch.full({keys:size(1), 1}, SOS, {dtype = torch.long})
    local outputs = {}

@@ -48,7 +48,7 @@ local ids = {}
 for i, word in ipairs(text) do ids[i] = dictionary:add_word(word) end
 local ntokens = #dictionary.idx2word
 
--- Arranges words as (words, texts): each column is a different part of the text.
+-- Cuts a text into `bsz` parts of equal length, and arranges them as the columns of (words, parts).
 local function batchify(data, bsz)
    local nbatch = data:size(1) // bsz
    return data:narrow(1, 1, nbatch * bsz):view(bsz, -1):t():contiguous()

@@ -14,7 +14,7 @@ void evaluate(const char *text);
 
 static lua_State *L;
 
-/* Compiles a text as the interactive mode does: first as an expression and, if that fails, as a
+/* Compiles a text as Lua's interactive mode does: first as an expression and, if that fails, as a
 ** statement. */
 static int compile(const char *text) {
   lua_pushfstring(L, "return %s", text);

@@ -1,5 +1,5 @@
 /*
-** transfer.c - copies between host and device, and between devices.
+** transfer.c - copies of bytes between the host and a GPU, and between two GPUs.
 */
 #include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"

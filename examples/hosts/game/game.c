@@ -129,8 +129,8 @@ static void push_floats(lua_State *L, float *data, int rows, int columns) {
   tl_tensor_release(t);
 }
 
-/* Loads the script that the argument names, and passes it the weights of the script loaded
-** before. */
+/* Loads the script that the argument names. If a script was loaded before, passes its weights to
+** the new one. */
 static int load(lua_State *L) {
   bool again = lua_getfield(L, LUA_REGISTRYINDEX, "walker") == LUA_TTABLE; /* at 2 */
   if (luaL_loadfile(L, luaL_checkstring(L, 1)) != LUA_OK) return lua_error(L);

@@ -5,7 +5,8 @@ local r = lighty.r -- luacheck: read globals lighty
 if not r.req_body.collect then return 0 end -- waits until the whole body has arrived
 
 local length = tonumber(r.req_header["Content-Length"]) or 0
--- lighttpd 1.4.69 may put the request's header before a short body.
+-- lighttpd 1.4.69 may put the request's header before a short body. The body is the end of the
+-- text, whose length is known.
 local body = length > 0 and r.req_body.get:sub(-length) or ""
 local digits = require "digits"
 local path = r.req_attr["uri.path"]

@@ -39,7 +39,9 @@ static bool OF_BITS(gather)(const tlk_Tile *t, int64_t *bad) {
   bool tight = along && dense(t, sizeof(Word));
   for (int64_t i = 0; i < outer; i++) {
     if (tight && OF_BITS(gather_dense)(t, i))
-      continue; /* if the first loop found a bad position, the second loop finds out which one */
+      /* The first loop only tells whether any position is out of range. If so, the second loop
+      ** finds out which one. */
+      continue;
     char *out = t->ptrs[0] + i * so[0];
     const char *index = t->ptrs[1] + i * so[1], *in = t->ptrs[2] + i * in_outer;
     for (int64_t k = 0; k < inner; k++) {

@@ -13,7 +13,8 @@ typedef void (*tlk_OptimLoop)(int64_t n, void *param, const void *grad, void *co
 
 typedef struct tlk_OptimLoops {
   tlk_OptimLoop step[TLK_NOPTIM_RULES];
-  /* Multiplies n elements by factor, for any n. Returns whether all elements were finite before. */
+  /* Multiplies n elements by factor; n need not be a multiple of TLK_LANES. Returns whether all
+  ** elements were finite before. */
   bool (*scale)(int64_t n, void *x, double factor);
 } tlk_OptimLoops;
 

@@ -70,8 +70,9 @@ static inline void max_one(const tlk_Spans *p, const Element *best, const int32_
 #ifdef BLOCK
 /* ---- windows of one size ---- */
 
-#define SQUARES 8 /* the number of windows of 2 x 2 elements in a block */
-#define FAR 16    /* the least number of columns between windows that are computed one by one */
+#define SQUARES 8 /* the number of windows of 2 x 2 elements that are computed together */
+/* windows that begin at least this number of columns apart are computed one by one */
+#define FAR 16
 
 /* Rows in scratch memory, for one row of windows. A row begins and ends with columns for the
 ** padding. best[w] is the maximum of column w, and at[w] its position in the plane. most[w] is the

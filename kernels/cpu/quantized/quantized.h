@@ -51,7 +51,8 @@ void tlk_quantized_channels(const tlk_QuantizedProduct *p);
 static inline __attribute__((always_inline)) VNNI __m512i tlk_to_bytes(__m512 x, __m512 inverse,
                                                                        __m512i zero) {
   __m512 q = _mm512_mul_ps(x, inverse);
-  /* limits large numbers, which would not fit into integers */
+  /* numbers beyond this range, such as infinities, would not fit into integers; they become 0 or
+  ** 255 in any case */
   q = _mm512_min_ps(_mm512_max_ps(q, _mm512_set1_ps(-512)), _mm512_set1_ps(512));
   __m512i i = _mm512_add_epi32(_mm512_cvtps_epi32(q), zero);
   return _mm512_min_epi32(_mm512_max_epi32(i, _mm512_setzero_si512()), _mm512_set1_epi32(255));

@@ -131,7 +131,7 @@ Item *SORT(int64_t n, int bits, Item *x, Item *spare, bool alone) {
   int64_t chunks = alone && n >= 2 * TLK_GRAIN ? tlk_max(CHUNKS, n / CHUNK) : 1;
   size_t bytes = (size_t)chunks * BINS * sizeof(int64_t);
   int64_t(*counts)[BINS] = tli_alloc(bytes);
-  /* without memory for counts, falls back to insertion and merging, which are slower but need
+  /* if there is no memory for the counts, sorts by insertion and merging, which is slower but needs
   ** none */
   if (counts == NULL) {
     tli_error_clear();

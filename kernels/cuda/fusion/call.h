@@ -34,7 +34,9 @@ typedef struct fusion_Size {
 
 typedef struct fusion_Call {
   uint32_t numel;
-  uint32_t zero; /* always 0, but the compiler does not know this; see seal in element.cuh */
+  /* always 0, but the compiler does not know this, so it cannot join steps (see `seal` in
+  ** element.cuh) */
+  uint32_t zero;
   int32_t ndim;
   fusion_Size sizes[FUSION_DIMS];
   int64_t strides[FUSION_DIMS][FUSION_OPERANDS]; /* bytes */

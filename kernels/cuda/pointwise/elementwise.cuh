@@ -21,7 +21,7 @@
 #define POINTWISE_THREADS 256
 #define SPREAD 2 /* number of elements that a thread of spread_kernel loads at a time */
 
-/* Numeric parameters of a function of math.h. */
+/* The numeric parameters of a function of math.h, such as the slope of leaky_relu. */
 template <class C> struct Numbers { C p[TLK_PARAMS]; };
 
 /* Computes f(x, p) for one element. A division by zero returns 0 and is recorded as a fault. */

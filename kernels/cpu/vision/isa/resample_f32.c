@@ -38,8 +38,8 @@ static inline void set_tap(Taps *t, int k, int64_t i, float x, float y, float wi
   t->at[k][i] = (int32_t)((uint32_t)(int32_t)y * row + (uint32_t)(int32_t)x) & inside;
 }
 
-/* Finds the taps of n positions. Each position has one tap for the nearest element, or four
-** taps. */
+/* Finds the taps of n positions. Each position has one tap, for the nearest element, or four taps,
+** for bilinear interpolation. */
 static inline __attribute__((always_inline)) void
 find_taps(const struct tlk_grid_sample *s, int64_t n, bool nearest, const float *grid, Taps *t) {
   const struct tlk_grid_sample c = *s;
