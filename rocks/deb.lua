@@ -6,7 +6,8 @@
 -- LIBDIR=/usr/lib/TRIPLET` has copied. They are moved into one folder for each package, and FOLDER
 -- gets the packages. A file that belongs to no package is an error, so that a new file of `make
 -- install` is not forgotten.
--- The maintainer is the one of DEBFULLNAME and DEBEMAIL, as for Debian's other tools.
+-- The environment variables DEBFULLNAME and DEBEMAIL have the maintainer's name and address, as for
+-- Debian's other tools.
 
 local folder <const>, version <const> = arg[1], arg[2]
 if not version then

@@ -1,4 +1,4 @@
--- callables.lua - pipes that call a function for each item.
+-- callables.lua - the pipes Mapper, Collator and Filter, which call a function for each item.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -29,8 +29,8 @@ function M.install(base, module, forms)
    end
 
    --- Makes `fn` a method, called a functional form, of all pipes that derive from the base class.
-   --- The name may be that of an existing functional form, which is then replaced, but not that of
-   --- any other method.
+   --- If the name is an existing functional form, `fn` replaces it. The name of any other method
+   --- raises an error.
    function base.register_function(name, fn)
       check_name(base, name)
       if base[name] ~= nil and base.functions[name] == nil then

@@ -116,12 +116,12 @@ local FileLister <const> = M.FileLister
 local lister <const> = "data.datapipes.iter.FileLister"
 
 --- Returns the paths of files in folders. The paths are sorted within each folder, and a folder's
---- own files come before those in its subfolders. `root` is a path, a list of paths or a pipe of
---- paths. A root that is a file is returned unchanged. `masks` are patterns for names with *, ?,
---- [abc] and [!abc]; "" matches all names. The options are recursive (false by default; links to
---- folders are not followed), abspath (false by default: paths begin like the root),
---- non_deterministic (allows any order; the paths are sorted anyway), and length (the value of the
---- operator #).
+--- own files come before the files in its subfolders. `root` is a path, a list of paths or a pipe
+--- of paths. A root that is a file is returned unchanged. `masks` are patterns for names with *, ?,
+--- [abc] and [!abc]; "" matches all names. There are four options. With `recursive`, subfolders are
+--- searched too, but links to folders are not followed. With `abspath`, the paths are absolute;
+--- otherwise they begin like the root. `non_deterministic` allows any order, but the paths are
+--- sorted anyway. `length` is the number that the operator # returns.
 ---@param root? string|string[]|data.IterDataPipe  "." by default
 ---@param masks? string|string[]
 ---@param options? {recursive?: boolean, abspath?: boolean, non_deterministic?: boolean,

@@ -1,7 +1,7 @@
--- adjacency.lua - stores the edges of a graph as a sparse CSR matrix, sorted by targets or by
--- sources, and computes products with it. A product with either matrix is fast. Each matrix is
--- built when it is first used, and cached as long as the tensor edge_index exists. If this tensor
--- is changed in place, the matrix is built again.
+-- adjacency.lua - stores the edges of a graph as sparse CSR matrices and computes products with
+-- them. One matrix has the targets of edges as rows, the other one has the sources. Each is built
+-- when it is first used, and cached as long as the tensor edge_index exists. If this tensor is
+-- changed in place, the matrices are built again.
 
 local torch = require "tlua"
 local class = require "tlua.class"

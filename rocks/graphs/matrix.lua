@@ -52,9 +52,9 @@ function M.edges(title, matrix)
    return entry.edge_index, not entry.plain and values or nil
 end
 
---- Declares a function as args.signature does, and accepts a sparse matrix as its argument
---- edge_index. The matrix's values are used as edge_weight, if the function has this argument and
---- the caller does not give it.
+--- Declares a function as args.signature does. In addition, the function accepts a sparse matrix as
+--- its argument edge_index. If it has an argument edge_weight that the caller does not give, this
+--- argument gets the matrix's values.
 ---@param declaration string
 ---@return fun(...): table
 function M.signature(declaration)

@@ -147,7 +147,7 @@ function Repository:from_url(url, a)
    return path
 end
 
---- Opens a repository. The options are those of hub.load.
+--- Opens a repository, given by its name, a folder or a file. The options are those of hub.load.
 ---@param title string  the function's name, for error messages
 ---@param repo string
 ---@param a table

@@ -77,7 +77,8 @@ local function hold(a, path, done)
    end
 end
 
--- Empties a file that this process has locked, and removes its tag.
+-- Empties an unfinished file that this process has locked, and removes the file that has its
+-- version.
 local function empty(a, path)
    local file, message = io.open(path, "wb")
    if not file then a.fail(message) end
@@ -85,14 +86,15 @@ local function empty(a, path)
    os.remove(path .. ".tag")
 end
 
--- Returns a text that identifies the version of a file in a response: a strong ETag, or the date.
+-- Returns a text that identifies the version of the file in a response: the ETag if it is a strong
+-- one, or else the date.
 local function tag_of(headers)
    local tag = headers.etag
    if tag and tag:find '^"[^"]+"$' then return tag end
    return headers["last-modified"]
 end
 
--- Removes a file that is too large, and returns a message.
+-- Empties an unfinished file because it is too large, and returns an error message.
 local function too_large(a, file, most)
    file:flush()
    empty(a, a.part)

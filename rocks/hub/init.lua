@@ -72,9 +72,9 @@ local take_file = args.signature [[hub.download_url_to_file(url: string, dst: st
 ---@param dst string  the file's path
 ---@param hash_prefix? string  the beginning of the SHA-256 checksum of the file
 ---@param options? {progress: boolean, timeout: number, max_bytes: integer}  progress: true, the
---- default, draws a bar on a terminal; timeout: seconds without a byte after which the server is
---- taken for silent, 30 by default; max_bytes: a file that is larger is refused, by default 16 GiB
---- if the server does not tell the size
+--- default, draws a bar on a terminal; timeout: the number of seconds without a byte after which an
+--- attempt fails, 30 by default; max_bytes: a file that is larger is refused, by default 16 GiB if
+--- the server does not tell the size
 ---@return string sha256  the file's checksum
 function M.download_url_to_file(...)
    local title, a = "hub.download_url_to_file", take_file(...)

@@ -1,6 +1,6 @@
 -- names.lua - checks the names of repositories, revisions and files before they become parts of
--- paths and URLs. For an invalid name, a function returns nil and a text that says what was
--- expected.
+-- paths and URLs. If a name is invalid, the functions return nil and a text that says which kind of
+-- name was expected.
 
 local M = {}
 

@@ -88,8 +88,8 @@ end
 -- Creates a sequence. `own` holds its internal fields: scheduler, entry and stream.
 function M._sequence(own) return setmetatable({own = own}, Sequence) end
 
---- Adds a text. It is computed from the next step on. If n_parallel texts are being computed
---- already, it waits until one of them has ended.
+--- Adds a text, which is computed from the next step on. If n_parallel texts are being computed
+--- already, the new text waits until one of them has ended.
 ---@param prompt string|integer[]
 ---@param options? table  as in llm.Model.generate; echo is not allowed
 ---@return llm.Sequence

@@ -107,8 +107,8 @@ function Model:_scheduler(n_parallel)
    return made
 end
 
--- Empties the caches of all batches, because the layers have changed and cached keys and values are
--- no longer valid.
+-- Empties the caches of all batches. It is called when layers have changed, since cached keys and
+-- values are then no longer valid.
 local function reset_all(self)
    for scheduler in pairs(self.schedulers) do scheduler:reset(true) end
 end

@@ -55,8 +55,8 @@ local function text_of(self, name)
    return type(value) == "string" and value or nil
 end
 
--- Returns the parameters of rotary position embeddings. The scaling is the one that the metadata
--- describe, or it uses factors from a tensor of the file.
+-- Returns the parameters of rotary position embeddings. Their scaling is described in the metadata.
+-- If the file has tensors with factors, these factors are used instead.
 local function rotation(self, config, factors)
    local theta = self:real("rope.freq_base", 10000.0)
    local rope = {rope_type = "default", rope_theta = theta}

@@ -22,7 +22,7 @@ function Parser:fail(why)
    error({grammar = ("line %d: %s"):format(line, why)}, 0)
 end
 
--- Skips spaces and comments. Newlines are skipped only if `lines` is true.
+-- Skips spaces and comments of a grammar. Newlines are skipped only if `lines` is true.
 function Parser:space(lines)
    while true do
       local _, last = self.text:find(lines and "^%s+" or "^[ \t]+", self.at)
@@ -41,7 +41,7 @@ end
 
 local escapes <const> = {n = 10, r = 13, t = 9}
 
--- Reads a character of a literal or of a class. Returns its code point.
+-- Reads one character of a literal or of a character class. Returns its code point.
 function Parser:character()
    if self:accept "\\" then
       for letter, digits in pairs {x = 2, u = 4, U = 8} do
@@ -85,7 +85,7 @@ function Parser:class()
    return {kind = "class", ranges = ranges}
 end
 
--- Reads the numbers of {m,n}, {m,} or {m}.
+-- Reads the bounds of a repetition: {m,n}, {m,} or {m}. Returns both numbers.
 function Parser:bounds()
    local low = self:accept "%s*(%d*)%s*"
    local high = low
@@ -211,9 +211,9 @@ local function byte_ranges(low, high, add)
    add(list)
 end
 
--- Compiles a syntax tree to a node that continues with the node `after`. A node has one of four
--- forms: {low, high, after} reads a byte, {choices} branches, {rule, after} calls a rule, and {ends
--- = true} returns from a rule.
+-- Compiles a syntax tree to a node. When the text has matched the tree, it continues with the node
+-- `after`. A node has one of four forms: {low, high, after} reads a byte, {choices} branches,
+-- {rule, after} calls a rule, and {ends = true} returns from a rule.
 local compile
 
 local function compile_class(ranges, after)
@@ -507,7 +507,7 @@ local function bytes_of(tokenizer, token)
    return text:sub(1, #alone) == alone and text:sub(#alone + 1) or ""
 end
 
--- Gives a text.Tokenizer the interface that a matcher needs.
+-- Wraps a text.Tokenizer so that it has the methods which a matcher needs.
 local Pieces = class.class("llm.GrammarPieces")
 
 function Pieces:__init(tokenizer, ends)

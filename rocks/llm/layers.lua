@@ -90,9 +90,9 @@ function ExpertLinear:extra_repr()
       self.outputs)
 end
 
--- A mixture of experts in place of a layer's feed-forward network. The router computes a
--- probability of each expert for each token. The outputs of the most probable experts are added,
--- weighted by these probabilities.
+-- A mixture of experts in place of a layer's feed-forward network. For each token, the router
+-- computes the probability of each expert. The outputs of the most probable experts are weighted by
+-- their probabilities and added.
 local Experts = class.class("llm.Experts", nn.Module)
 M._Experts = Experts
 

@@ -283,7 +283,7 @@ function Sampler:log_probabilities(token, count)
    return all[token]:item(), ids:tolist(), values:tolist()
 end
 
---- Returns a random number from 0 to below 1.
+--- Returns a random number that is at least 0 and less than 1.
 ---@return number
 function Sampler:uniform()
    return torch.rand(1, {generator = self.generator, device = "cpu"}):item()
@@ -345,8 +345,8 @@ function Sampler:draw(d)
       local r = torch.rand(1, {dtype = "float64", generator = self.generator, device = "cpu"})
       local total = sums:narrow(1, sums:numel(), 1)
       local token = torch.searchsorted(sums, r * total, {right = true}):item()
-      -- r * total may be rounded up to the total. Then the last token that has a probability is
-      -- taken, which is the first token whose cumulative sum is the total.
+      -- The product r * total may be rounded up to the total. In this case the last token with a
+      -- probability above 0 is taken. It is the first token whose cumulative sum is the total.
       return token <= sums:numel() and token or torch.searchsorted(sums, total):item()
    end
    if #d.p == 1 then return d.ids[1] end

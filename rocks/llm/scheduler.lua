@@ -219,8 +219,8 @@ end
 
 -- Steps -----------------------------------------------------------------------------------------
 
--- Calls a function for a sequence. If it raises an error, this sequence alone ends, and the result
--- is nil.
+-- Calls a function for a sequence and returns its results. If it raises an error, only this
+-- sequence ends, and the result is nil.
 local function guard(self, sequence, fn, ...)
    local ok, a, b = pcall(fn, ...)
    if ok then return a, b end
@@ -269,8 +269,8 @@ local function plan(self)
    return parts
 end
 
--- Computes the parts. For each part that reaches the end of its sequence, returns the logits at its
--- last position and at the positions of its draft.
+-- Computes the parts of a step. For each part that reaches the end of its sequence, returns the
+-- logits at its last position and at the positions of its draft.
 local function compute(self, parts)
    local ids, rows = {}, {}
    for _, part in ipairs(parts) do
@@ -347,8 +347,8 @@ local function ends_step(self)
    return scopes.new(function() self.running = nil end)
 end
 
--- Cleans up after a coroutine that was abandoned inside a user's function: ends its step, and the
--- sequences that only this coroutine would have read.
+-- Cleans up if a user's function has yielded within a step and the coroutine was then abandoned.
+-- Ends the coroutine's step, and the sequences that only this coroutine would have read.
 function Scheduler:_recover()
    if not self.running or not is_gone(self.running) then return end
    self.running = nil

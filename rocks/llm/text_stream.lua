@@ -52,8 +52,8 @@ local function send(self, last)
    return self.emit ~= nil and self.emit(part) == false
 end
 
--- If the text contains a stop text, cuts it off before the first one. Returns whether it contained
--- a stop text.
+-- If the text contains stop texts, cuts the text off before the first of them. Returns whether it
+-- contained one.
 local function stopped(self)
    local first
    for _, stop in ipairs(self.stops) do

@@ -101,8 +101,8 @@ local function sentencepiece(self, scores)
       if seen[token] then kind, text = UNUSED, ("<twice %d>"):format(i) end
       if kind == UNKNOWN then unknown = true end
       if kind < 1 or kind > 6 then kind = 1 end
-      -- encode() has already split off user-defined tokens, so SentencePiece must not search for
-      -- them
+      -- The method `encode` has already split off user-defined tokens, so SentencePiece must not
+      -- search for them.
       if kind == USER then kind = UNUSED end
       seen[text] = true
       texts[i], kinds[i] = text, kind
@@ -226,8 +226,8 @@ end
 local end_texts <const> = {"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>",
    "<|end_of_text|>", "<EOT>"}
 
--- Builds the matchers of special tokens: `all_special` finds all of them, and `user_special` finds
--- only user-defined tokens.
+-- Builds two functions that find special tokens in a text: `all_special` finds all of them, and
+-- `user_special` finds only the tokens that the user has defined.
 function Tokenizer:_find_special()
    local control, user = {}, {}
    for _, text in ipairs(end_texts) do

@@ -91,8 +91,8 @@ function Rest:log(run, entries)
    end
 end
 
---- Stores a file of the run. If the server stores files itself, sends the file to it; otherwise
---- writes the file to the location that the server names.
+--- Stores a file of the run. If the server itself stores files, the file is sent to it. Otherwise
+--- the file is written to the location that the server has named.
 function Rest:put(run, path, contents)
    local uri = run.artifact_uri
    local below = uri:match "^mlflow%-artifacts:/+(.*)$"

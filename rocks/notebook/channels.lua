@@ -43,7 +43,7 @@ function M.socket(kind)
    return socket
 end
 
---- Returns a socket that listens at an address. Throws an error if that fails.
+--- Returns a socket of the given kind that listens at an address. Throws an error if that fails.
 ---@param kind string
 ---@param address string
 function M.bind(kind, address)
@@ -237,7 +237,8 @@ function Channels:loop()
    end
 end
 
---- Runs the thread. torch.workers calls this function.
+--- Begins the second thread. torch.workers calls this function once, and then calls the function
+--- that it returns.
 ---@param config table  the connection file, with session, pipes, log, parent and info
 ---@return fun()
 function M.begin(config)

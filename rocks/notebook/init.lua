@@ -49,7 +49,7 @@ local function bundle_of(value)
    return bundle
 end
 
---- Replaces what the output shows.
+--- Replaces the value that this output shows by another value.
 ---@param value any  the value to show instead
 ---@return notebook.Handle self
 function Handle:update(value)
@@ -58,9 +58,9 @@ function Handle:update(value)
 end
 
 --- Shows a value. Tensors of one or two dimensions are shown as tables, tensors that are images as
---- images, figures of torch.utils.plot as drawings, models as trees, and other values as print
---- shows them. If a value's metatable has the function __mime, the value is shown as the texts by
---- MIME type that this function returns. Outside a notebook, the value is printed.
+--- images, figures of torch.utils.plot as drawings and models as trees. If a value's metatable has
+--- the function __mime, it returns a table from MIME types to texts, one of which the notebook
+--- shows. Any other value is shown as print shows it. Outside a notebook, the value is printed.
 ---@param value any
 ---@return notebook.Handle handle  its update(value) replaces the output
 function M.display(value)

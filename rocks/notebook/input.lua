@@ -45,7 +45,7 @@ function M.open(ask)
       if not ask then error("io.read: this notebook runs without a user", 0) end
       return ask() .. "\n"
    end
-   -- the `io` and `os` of the user's code; tlua's own code has its own copies
+   -- These are the `io` and `os` of the user's code. tlua's own code has its own copies of them.
    local library, system = rawget(_G, "io") or {}, rawget(_G, "os") or {}
    local read, lines, exit = library.read, library.lines, system.exit
    system.exit = function(code)

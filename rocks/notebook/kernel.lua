@@ -178,8 +178,8 @@ function Kernel:take_waiting()
    return waiting
 end
 
--- Answers the requests that have arrived after a failed cell. Execute requests get the status
--- "aborted".
+-- Answers the requests that were waiting when a cell failed. Requests to execute a cell get the
+-- status "aborted".
 function Kernel:abort(waiting)
    for _, frames in ipairs(waiting) do
       local request, why = messages.unpack(self.config.key, frames)

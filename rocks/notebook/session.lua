@@ -20,11 +20,11 @@ local M = {}
 local Session = {}
 Session.__index = Session
 
---- The session whose cell is running, or nil. torch.notebook.display reads it.
+--- the session whose cell is running, or nil; torch.notebook.display reads it
 M.current = nil
 
---- Creates a session. It calls `publish` for each output, with a message type of Jupyter's protocol
---- and the message's content.
+--- Creates a session. For each output, the session calls publish(kind, content) with the type and
+--- the content of a message in Jupyter's protocol.
 ---@param publish fun(kind: string, content: table)
 ---@return notebook.Session
 function M.new(publish)
@@ -70,7 +70,7 @@ function Session:new_display()
    return "tlua-" .. messages.new_id()
 end
 
---- Shows a MIME bundle. With `again`, the bundle replaces the display with the same id.
+--- Shows a MIME bundle as an output of the running cell.
 ---@param bundle table<string, string>
 ---@param id? string
 ---@param again? boolean  whether to replace the display with this id

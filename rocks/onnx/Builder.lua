@@ -28,7 +28,7 @@ function Builder.new(opset, examples)
       count = 0, sizes = {}, constants = {}, names = {}, by_name = {}}, Builder)
 end
 
--- Returns a name that no other value has.
+-- Returns a name that no other value of the graph has. It is `wanted` if this name is free.
 local function fresh(self, wanted)
    local name = wanted
    while not name or self.names[name] do
@@ -59,7 +59,7 @@ function Builder:initializer(tensor, name)
    return known_value(self, value)
 end
 
---- Returns a constant with few elements. Equal constants are stored only once.
+--- Returns a constant as an initializer. Equal constants with few elements are stored only once.
 function Builder:const(data, dtype)
    local tensor = torch.is_tensor(data) and data or type(data) == "table" and #data == 0
       and torch.empty({0}, {dtype = dtype}) or torch.tensor(data, {dtype = dtype})

@@ -26,8 +26,8 @@ function Module:__init() -- luacheck: ignore self
    torch.raise "onnx.Module: use torch.onnx.load(path)"
 end
 
--- For each operator, the positions of inputs that are not trained because they hold statistics or
--- options.
+-- Maps an operator to the positions of those inputs that are not trained, because they hold
+-- statistics or options.
 local options <const> = {
    BatchNormalization = {[4] = true, [5] = true}, Clip = {[2] = true, [3] = true},
    Resize = {[2] = true, [3] = true}, Upsample = {[2] = true}, Pad = {[3] = true},
@@ -56,7 +56,7 @@ local function field_for(module, name)
    return name
 end
 
--- Stores the main graph's initializers as parameters and buffers.
+-- Stores the initializers of the main graph in the module, as parameters or buffers.
 local function adopt(module, graph)
    local fixed = find_options(graph)
    local fields = {}
@@ -162,7 +162,8 @@ local function check_value(name, proto, value, sizes)
    return value
 end
 
--- Returns the inputs in the graph's order, given by position or by name.
+-- Returns the inputs of a call in the graph's order. The caller has given them by position or by
+-- name.
 local function arrange(module, ...)
    local graph, n = module.graph_, select("#", ...)
    local first = ...

@@ -72,8 +72,8 @@ local function bias_of(node, mask, q, keys, past, valid)
    return bias
 end
 
--- Repeats the heads of keys and values, so that each group of query heads gets a copy of the head
--- that it shares.
+-- Repeats the heads of keys and values so that there are `heads` of them. In grouped attention,
+-- several query heads share one head of keys and values, which is repeated for each of them.
 local function share(node, x, heads)
    if x:size(2) == heads then return x end
    if x:size(2) == 0 or heads % x:size(2) ~= 0 then

@@ -1,4 +1,4 @@
--- control.lua - branches, loops, sequences and optional values.
+-- control.lua - operators for branches, loops, sequences and optional values.
 
 local torch = require "tlua"
 local support = require "tlua.onnx.support"

@@ -49,8 +49,8 @@ local function other_size(symbol)
    return larger - size >= size - least and larger or least
 end
 
--- Returns the inputs with other sizes in the dynamic dimensions. Missing elements are filled by
--- repetition.
+-- Returns the inputs with other sizes in their dynamic dimensions. Where a size grows, the input's
+-- elements are repeated.
 local function with_sizes(inputs, tensors, sizes)
    local list = {}
    for i, input in ipairs(inputs) do
@@ -68,8 +68,8 @@ local function with_sizes(inputs, tensors, sizes)
 end
 
 -- Returns examples of the inputs: the given inputs, inputs in which a single dynamic size differs
--- (for each dynamic size), and inputs in which all dynamic sizes differ. So each size that depends
--- on dynamic sizes differs between at least two examples, even if it is a difference of two dynamic
+-- (for each dynamic size), and inputs in which all dynamic sizes differ. Thus a size that depends
+-- on dynamic sizes is not the same in all examples, even if it is the difference of two dynamic
 -- sizes.
 local function find_examples(inputs, tensors, symbols)
    local examples, all = {tensors}, {}
@@ -255,7 +255,7 @@ local function compose(b, inputs, names, outputs, output_names, opset, title)
       -- An Identity node gives the output its own name.
       b.nodes[#b.nodes + 1] = {op_type = "Identity", name = ("output_%d"):format(i),
          input = {output.name}, output = {output_names[i]}}
-      -- a size that equals an input's dynamic size in all examples gets the same name
+      -- An output's size that equals a dynamic size of an input in all examples gets the same name.
       local same = {}
       for k = 1, b:rank(output) do
          for _, input in ipairs(inputs) do

@@ -187,7 +187,7 @@ function M.local_response_norm(b, a)
       return b:node("LRN", {a.input}, {size = a.size, alpha = float(a.alpha), beta = float(a.beta),
          bias = float(a.k)})
    end
-   -- a window of even size has one more channel before its centre than after it
+   -- A window of even size has one more channel before its centre than after it.
    local x, dtype = a.input, b:dtype(a.input)
    local pads = support.fill(2 * b:rank(x), 0)
    pads[2], pads[b:rank(x) + 2] = a.size // 2, (a.size - 1) // 2
@@ -305,7 +305,7 @@ M.rotary_embedding = M.rotate_pairs
 -- o in tlua and i o f g in ONNX. The gates of a GRU are r z n in tlua and z r n in ONNX.
 local orders <const> = {LSTM = {1, 4, 2, 3}, GRU = {2, 1, 3}, RNN = {1}}
 
--- Returns a weight or a bias with its gates reordered to ONNX's order.
+-- Returns a weight or a bias whose gates are in ONNX's order.
 local function gates(b, x, kind)
    local order = orders[kind]
    if #order == 1 then return x end
@@ -316,7 +316,8 @@ local function gates(b, x, kind)
    return b:node("Concat", list, {axis = 0})
 end
 
--- Adds a dimension of directions to each tensor, and concatenates the tensors along it.
+-- Adds a first dimension, for the directions of a layer, to each tensor, and concatenates the
+-- tensors along it.
 local function stacked(b, list)
    local rows = {}
    for i, x in ipairs(list) do rows[i] = b:unsqueeze(x, {0}) end
@@ -684,7 +685,7 @@ function M.swiglu(b, a)
    return op(b, "Mul", op(b, "Mul", x, op(b, "Sigmoid", x)), gate)
 end
 
--- Options that may have one number for all dimensions of a plane, or a number for each.
+-- These options have one number for all dimensions of a plane, or one number for each dimension.
 local of_plane <const> = {"kernel_size", "stride", "padding", "dilation", "output_padding",
    "output_size", "size"}
 

@@ -154,7 +154,7 @@ local function transposed_pads(node, window, extra)
       local size = shape and shape[i] or window.sizes[i] * window.strides[i]
       local total = (window.sizes[i] - 1) * window.strides[i] + extra[i]
          + (window.kernel[i] - 1) * window.dilations[i] + 1 - size
-      -- if the requested size exceeds the full result, zeros are appended
+      -- If the requested size exceeds the full result, zeros are appended.
       local half = total // 2
       before[i] = auto == "SAME_UPPER" and half or total - half
       if not same then before[i] = half end
@@ -199,8 +199,9 @@ function M.CausalConvWithState(node, x, weight, bias, past)
    return y, padded:narrow(3, padded:size(3) - k + 2, k - 1)
 end
 
--- Samples the input at the shifted position of each kernel element. Positions are computed in
--- float64, because rounding could change which pixels are read.
+-- Samples the input for a deformable convolution: at the position of each element of the kernel,
+-- shifted by `offset`. Positions are computed in float64, because rounding could change which
+-- pixels are read.
 local function deform(node, x, weight, offset, bias, mask)
    local window = support.window(node, x, table.move(weight.shape, 3, weight:dim(), 1, {}))
    if window.n ~= 2 then node:fail("expected images, got %s", values.describe(x)) end

@@ -133,7 +133,7 @@ local function transform(node, scores)
    node:fail("attribute post_transform: %q is not supported", name)
 end
 
--- Returns the class labels at positions, which count from 1.
+-- Returns the class labels with the given numbers, which count from 1.
 local function labels_at(node, places)
    local names = node:texts("classlabels_strings") or node:texts "classlabels_string"
    local numbers = node:ints("classlabels_int64s") or node:ints "classlabels_ints"
@@ -236,8 +236,8 @@ local function read_trees(node, prefix)
    return roots
 end
 
--- The largest number of targets. Without a limit, a damaged file could make the results arbitrarily
--- large.
+-- The largest number of targets that a model may have. Without a limit, a damaged file could ask
+-- for results of any size.
 local MOST_TARGETS <const> = 1 << 20
 
 -- Returns a tensor {N, targets} of the leaves' weights, combined over all trees.

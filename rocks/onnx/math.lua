@@ -182,7 +182,8 @@ end
 
 -- Conversions ------------------------------------------------------------------------------------
 
--- The largest finite value of each dtype that saturates.
+-- These dtypes saturate: a number that is too large becomes the largest finite value, which is
+-- listed here.
 local largest <const> = {
    float8_e4m3fn = 448, float8_e4m3fnuz = 240, float8_e5m2 = 57344, float8_e5m2fnuz = 57344,
 }
@@ -254,7 +255,8 @@ local function convert(node, x, dtype)
    if dtype == "float8_e8m0fnu" then x = as_powers(node, x) end
    if largest[dtype] and node:int("saturate", 1) ~= 0 then
       x = x:to "float32":clamp(-largest[dtype], largest[dtype])
-   elseif dtype == "float8_e4m3fn" then -- 464 still rounds to 448, the largest value
+   -- Numbers up to 464 are rounded to 448, the largest value of this dtype.
+   elseif dtype == "float8_e4m3fn" then
       x = x:to "float32"
       x = x:masked_fill(x:abs():gt(464), 0 / 0)
    end

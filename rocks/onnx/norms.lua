@@ -42,7 +42,7 @@ function M.InstanceNormalization(node, x, scale, bias)
    return y * by_channel(x, scale) + by_channel(x, bias)
 end
 
--- Returns the dtype in which the first stage of a normalization is computed.
+-- Returns the dtype in which mean and deviation are computed. The attribute stash_type selects it.
 local function stage(node, x)
    local number = node:int("stash_type", 1)
    local dtype = schema.dtypes[number]

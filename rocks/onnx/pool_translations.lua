@@ -88,8 +88,8 @@ for n = 1, 3 do
          strides = a.stride or a.kernel_size}))
    end
 
-   -- Computes the means of an adaptive pool with one product along each dimension: column j of a
-   -- matrix has the weights of the elements of window j.
+   -- Computes the means of an adaptive pool by one matrix product along each dimension. Column j of
+   -- a matrix has the weights of the input's elements in window j.
    local function means(b, x, output_size)
       for i, size in ipairs(output_size) do
          local old = b:known(x, 2 + i) or wire.fail "an adaptive pool of a dynamic size"

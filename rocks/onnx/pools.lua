@@ -23,7 +23,8 @@ local function counts_of(node, window)
       local size = window.sizes[i] + window.before[i] + window.after[i]
       local rest, stride = size - reach, window.strides[i]
       local count = (ceil and -(-rest // stride) or rest // stride) + 1
-      -- the last window is dropped if it would begin after the input and the padding in front of it
+      -- The last window is dropped if it would begin after the end of the input. The window's
+      -- beginning is counted with the padding in front of the input.
       if ceil and (count - 1) * stride >= window.sizes[i] + window.before[i] then
          count = count - 1
       end
@@ -52,7 +53,8 @@ local function padded(x, window, after, value)
    return F.pad(x, support.pad_list(window.before, after), "constant", value)
 end
 
--- Returns, for each element of the windows, its row-major position in the input, from 0.
+-- Returns the position in the input of each element of the windows. Positions are row-major, or
+-- column-major if `by_column` is true, and count from 0.
 local function positions(x, window, counts, after, by_column)
    local shape, step = {1, 1}, 1
    local on = {dtype = "int64", device = x.device}

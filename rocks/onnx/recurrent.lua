@@ -65,8 +65,9 @@ local function clipper(node)
    return function(x) return x:clamp(-limit, limit) end
 end
 
--- A cell gets the part of its gates that comes from the inputs, {batch, gates * hidden}, and the
--- state. It returns the new state, whose first element is the output.
+-- These functions compute one step of a layer. They get the part of the gates that comes from the
+-- input, {batch, gates * hidden}, and the state. They return the new state, whose first element is
+-- the output.
 local cells = {}
 
 function cells.RNN(w, f, clip)

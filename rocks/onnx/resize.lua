@@ -7,7 +7,8 @@ local support = require "tlua.onnx.support"
 
 local M = {}
 
--- Returns the position, among the old elements and counted from 0, of the new element i.
+-- Returns the position of the new element i among the old elements. Positions count from 0 and may
+-- be fractions.
 local function source(mode, i, old, new, scale, roi)
    if mode == "asymmetric" then return i / scale end
    if mode == "align_corners" then

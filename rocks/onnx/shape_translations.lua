@@ -192,7 +192,8 @@ function M.unbind(b, a)
    return table.unpack(list)
 end
 
--- Converts a position that counts from 1 or from the end to one that counts from 0 or from the end.
+-- Converts a position that counts from 1 to a position that counts from 0. A negative position,
+-- which counts from the end, stays unchanged.
 local function from_zero(position)
    if type(position) == "table" then
       return {base = position.base, factors = position.factors, terms = position.terms}
@@ -293,7 +294,8 @@ local function same_parts(list, starts, others, other_starts)
    return true
 end
 
--- Writes a view as slices, if the same slices fit all examples.
+-- Tries to write a view as slices. This succeeds if the same slices give the view in all examples;
+-- otherwise returns nil.
 local function by_slices(b, root, a)
    local list, starts, kept = find_parts(b, root, a, 1)
    if not list then return nil end

@@ -29,7 +29,7 @@ function M.Constant(node)
    node:fail "attribute value is missing"
 end
 
--- Raises an error if a tensor with these sizes cannot fit in memory.
+-- Raises an error if a tensor of these sizes would be too large for memory.
 local function check_sizes(node, sizes)
    local n = 1
    for _, size in ipairs(sizes) do

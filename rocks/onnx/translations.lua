@@ -108,8 +108,8 @@ end)
 M.rsqrt = of_one(function(b, x) return op(b, "Reciprocal", op(b, "Sqrt", x)) end)
 M.square = function(b, a) return op(b, "Mul", a.self, a.self) end
 
--- Returns small(x, u, d) where -0.5 < x < 0.5, and the value `large` elsewhere. u is outer(x), and
--- d = u - 1 is exact. Where d is 0, the result is x.
+-- Returns small(x, u, d) where -0.5 < x < 0.5, and the value `large` elsewhere. The arguments of
+-- small() are x, u = outer(x), and d = u - 1, which is exact. Where d is 0, the result is x.
 local function near_zero(b, x, n, outer, small, large)
    local near = op(b, "Less", op(b, "Abs", x), n(0.5))
    local inner = op(b, "Where", near, x, n(0))

@@ -18,8 +18,8 @@ local varint = protobuf.varint
 
 local M = {}
 
--- Files with at least this many bytes are memory-mapped, so that only the parts that are used are
--- read.
+-- Files of at least this many bytes are memory-mapped. Of a mapped file, only the parts that are
+-- used are read.
 local MAP_FROM <const> = 1 << 24
 -- The number of bytes that a reader converts to a string at a time.
 local WINDOW <const> = 1 << 16

@@ -1,6 +1,6 @@
--- Axes.lua - the axes of one drawing (panel) in a figure that utils.plot.subplots has created. The
--- methods have matplotlib's names. They collect artists, which are the things to draw; panels.lua
--- draws them.
+-- Axes.lua - the axes of one drawing in a figure that utils.plot.subplots has created. The methods
+-- have matplotlib's names. They collect artists, which are the things to draw, such as lines;
+-- panels.lua draws the artists.
 
 local args = require "tlua.args"
 local class = require "tlua.class"
@@ -8,8 +8,8 @@ local common = require "tlua.plot.artists.common"
 local torch = require "tlua"
 local values = require "tlua.plot.values"
 
---- One drawing of a figure, with its axes. Methods and options have matplotlib's names. Positions
---- in lists count from 1: a line without x has x = 1, 2, 3 and so on.
+--- One drawing of a figure, with its axes. Methods and options have matplotlib's names. A line that
+--- is given without x has x = 1, 2, 3 and so on.
 ---
 ---     local figure, axes = torch.utils.plot.subplots()
 ---     axes:plot({1, 4, 9}, {label = "squares"})

@@ -34,8 +34,8 @@ end
 ---@param high number
 ---@param n integer  the largest number of marks
 ---@param logarithmic? boolean
----@return {place: fun(value: number): number?, marks: table[]}  place gives 0 to 1, marks are
---- {at = position from 0 to 1, text = string}
+---@return {place: fun(value: number): number?, marks: table[]}  `place` maps a value to a position
+---  from 0 to 1, and a mark is {at = position from 0 to 1, text = string}
 function M.axis(low, high, n, logarithmic)
    if logarithmic then low, high = math.log(low, 10), math.log(high, 10) end
    if high - low < 1e-12 * math.max(1, math.abs(low)) then

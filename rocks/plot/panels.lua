@@ -301,7 +301,8 @@ function draw.bars(out, artist, view)
          local box = {math.min(left, right), math.min(top, bottom), math.max(left, right),
             math.max(top, bottom)}
          local other = many and columns[box[1] // 1]
-         if other then -- of very many bars, those in the same column of pixels are drawn as one bar
+         -- If there are very many bars, all bars in the same column of pixels are drawn as one bar.
+         if other then
             for i = 1, 4 do other[i] = (i < 3 and math.min or math.max)(other[i], box[i]) end
          else
             boxes[#boxes + 1], columns[box[1] // 1] = box, box

@@ -64,7 +64,7 @@ function M.spread(who, what, value, n)
    return list
 end
 
---- Raises an error unless two counts are equal.
+--- Raises an error unless the counts `got` and `expected` are equal. `what` names the argument.
 function M.same_count(who, what, got, expected)
    if got ~= expected then
       torch.raise(("%s: %s: expected %d values, got %d"):format(who, what, expected, got))

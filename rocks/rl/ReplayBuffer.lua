@@ -55,7 +55,7 @@ end
 --- Returns the number of transitions.
 function ReplayBuffer:__len() return self.size end
 
---- Adds transitions. When the buffer is full, they replace the oldest ones.
+--- Adds transitions. When the buffer is full, new transitions replace the oldest ones.
 ---@param observations Tensor  (N, observation_size)
 ---@param actions Tensor  (N, action_size)
 ---@param rewards Tensor  (N)

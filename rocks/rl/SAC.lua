@@ -44,8 +44,9 @@ end
 --- batch_size: integer, tau: number, gamma: number, train_freq: integer, gradient_steps: integer,
 --- ent_coef: number|string, action_noise: rl.ActionNoise, hidden: integer[], seed: integer}
 --- ent_coef: the coefficient of the entropy; "auto" learns it, beginning with 1, and "auto_0.1"
---- beginning with 0.1; train_freq: the number of steps between updates; gradient_steps: -1: one
---- update for each step; action_noise: noise that is added to actions between -1 and 1
+--- beginning with 0.1; train_freq: the number of steps between updates; gradient_steps: the
+--- number of updates after these steps, or -1 for one update for each step; action_noise: noise
+--- that is added to actions between -1 and 1
 function SAC:__init(...)
    local a = take(...)
    local log_alpha = initial_log(a.ent_coef)

@@ -52,10 +52,11 @@ local take_td3 = args.signature("rl.TD3(env: object, " .. options .. [[, policy_
 --- batch_size: integer, tau: number, gamma: number, train_freq: integer, gradient_steps: integer,
 --- action_noise: rl.ActionNoise, policy_delay: integer, target_policy_noise: number,
 --- target_noise_clip: number, hidden: integer[], seed: integer}  train_freq: the number of steps
---- between updates; gradient_steps: -1: one update for each step; policy_delay: the number of
---- updates of the critics for each update of the actor; target_policy_noise: the standard deviation
---- of the noise in the target actions; target_noise_clip: the largest absolute value of this noise;
---- action_noise: noise that is added to actions between -1 and 1
+--- between updates; gradient_steps: the number of updates after these steps, or -1 for one update
+--- for each step; policy_delay: the number of updates of the critics for each update of the actor;
+--- target_policy_noise: the standard deviation of the noise in the target actions;
+--- target_noise_clip: the largest absolute value of this noise; action_noise: noise that is added
+--- to actions between -1 and 1
 function M.TD3:__init(...) self:_make(take_td3(...), 2) end
 
 function M.TD3:_parts()
@@ -118,8 +119,8 @@ local take_ddpg = args.signature("rl.DDPG(env: object, " .. options .. ")")
 ---@param options? {learning_rate: number, buffer_size: integer, learning_starts: integer,
 --- batch_size: integer, tau: number, gamma: number, train_freq: integer, gradient_steps: integer,
 --- action_noise: rl.ActionNoise, hidden: integer[], seed: integer}  train_freq: the number of steps
---- between updates; gradient_steps: -1: one update for each step; action_noise: noise that is added
---- to actions between -1 and 1
+--- between updates; gradient_steps: the number of updates after these steps, or -1 for one update
+--- for each step; action_noise: noise that is added to actions between -1 and 1
 function M.DDPG:__init(...)
    local a = take_ddpg(...)
    a.policy_delay, a.target_policy_noise, a.target_noise_clip = 1, 0, 0

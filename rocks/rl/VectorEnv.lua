@@ -96,7 +96,8 @@ end
 ---@return Tensor rewards
 ---@return Tensor terminated  a bool tensor
 ---@return Tensor truncated  a bool tensor
----@return table info  final_observation, and lists of the finished episodes: returns, lengths
+---@return table info  final_observation, and for the episodes that have finished the lists
+---  `returns` and `lengths`
 function VectorEnv:step(actions)
    checks.method(self, VectorEnv, "step", "envs")
    if not torch.is_tensor(actions) or actions:dim() == 0

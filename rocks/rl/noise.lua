@@ -49,7 +49,8 @@ local function check_count(self, n)
 end
 
 --- Restarts the noise of the environments whose episodes have ended.
----@param dones? Tensor  (N), true for each environment that has ended; nil: all have ended
+---@param dones? Tensor  (N), true for each environment whose episode has ended; if nil, all
+---  episodes have ended
 function M.ActionNoise:reset(dones) check_dones(self, dones) end
 
 -- Normal ------------------------------------------------------------------------------------------
@@ -131,7 +132,8 @@ function Process:sample(n)
 end
 
 --- Restarts the noise of the environments whose episodes have ended.
----@param dones? Tensor  (N), true for each environment that has ended; nil: all have ended
+---@param dones? Tensor  (N), true for each environment whose episode has ended; if nil, all
+---  episodes have ended
 function Process:reset(dones)
    check_dones(self, dones)
    if dones == nil or self.last == nil then

@@ -78,8 +78,9 @@ function M.Box:is_bounded()
    return true
 end
 
---- Returns a random element. A number with two bounds is uniform, a number with one bound has an
---- exponential distance from it, and a number without bounds is normal.
+--- Returns a random element. A number between two bounds has a uniform distribution. With only one
+--- bound, the distance from the bound has an exponential distribution. A number without bounds has
+--- a normal distribution.
 ---@param generator? torch.Generator
 ---@return number[]
 function M.Box:sample(generator)

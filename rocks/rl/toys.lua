@@ -268,7 +268,7 @@ Blackjack.render_mode, Blackjack.option_names = "ansi", blackjack_names
 function Blackjack:__init(...)
    local a = take_blackjack(...)
    self.natural, self.sab = a.natural, a.sab
-   self.action_space = spaces.Discrete(2) -- action 1 is stick, action 2 is hit
+   self.action_space = spaces.Discrete(2) -- action 1 means stick, and action 2 means hit
    self.observation_space = spaces.Box({1, 1, 0}, {31, 10, 1})
 end
 

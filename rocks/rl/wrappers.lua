@@ -329,7 +329,7 @@ local take_record = args.signature [[rl.RecordEpisodeStatistics(env: object,
 
 ---@param env rl.Env|rl.Wrapper  the environment
 ---@param options? {buffer_length: integer, stats_key: string}  buffer_length: the number of
---- episodes that the lists keep; stats_key: the name in info
+--- episodes that the lists keep; stats_key: the name of the field of info with the statistics
 function M.RecordEpisodeStatistics:__init(...)
    local a = take_record(...)
    checks.ranges("rl.RecordEpisodeStatistics", a)

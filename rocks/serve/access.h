@@ -7,12 +7,12 @@
 #include "requests.h"
 
 #pragma GCC visibility push(hidden)
-/* Returns whether the request is allowed: its path needs no token, or its header has a valid
-** one. */
+/* Returns whether the request is allowed: either its path needs no token, or its header
+** Authorization has a valid token. */
 bool is_allowed(Server *s, Connection *c, const char *path);
 
-/* Opens the log. A path "-" means standard output, and NULL means no log. Returns false on failure,
-** with errno set. */
+/* Opens the log. The path "-" means standard output, and NULL means that there is no log.
+** Returns false on failure, with errno set. */
 bool open_log(Server *s, const char *path);
 void write_log(Server *s, const Request *r);
 #pragma GCC visibility pop

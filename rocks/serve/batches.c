@@ -71,8 +71,8 @@ static int batch_same(lua_State *L) {
   return 1;
 }
 
-/* batch:age(n) returns how long the first n requests have waited, as the sum of their ages in
-** seconds. */
+/* batch:age(n) returns the sum of the ages of the first n requests, in seconds. The age of a
+** request is the time since its arrival. */
 static int batch_age(lua_State *L) {
   const Batch *b = check_batch(L);
   int n = check_count(L, b, 2);
@@ -133,9 +133,9 @@ static Response *rows_response(lua_State *L, int i, const char *head, size_t len
   return r;
 }
 
-/* batch:reply(n, head, {text, width, ...}) answers the first n requests and removes them from the
-** batch. The i-th answer is the JSON `head`, followed by the i-th `width` bytes of each text.
-** Returns a list of the ages of these requests in seconds. */
+/* batch:reply(n, head, {text, width, ...}) answers the first n requests and removes them from
+** the batch. The i-th answer is the JSON `head`, followed by a part of each text: its i-th block
+** of `width` bytes. Returns a list of the ages of these requests in seconds. */
 static int batch_reply(lua_State *L) {
   Batch *b = check_batch(L);
   int n = check_count(L, b, 2);

@@ -1,5 +1,5 @@
 /*
-** binding.c - checks of arguments and error messages for all functions that Lua calls.
+** binding.c - checks the arguments of all functions that Lua calls, and makes error messages.
 */
 #include "binding.h"
 

@@ -21,8 +21,8 @@ int http_attach(lua_State *L);
 /* Pushes an object for a request, and takes ownership of the request. */
 void push_request(lua_State *L, Request *r);
 
-/* Releases a request that Lua has taken from a queue. If it has no answer yet, it gets status
-** 500. */
+/* Releases a request that Lua has taken from a queue. If the request has no answer yet, it is
+** answered with status 500. */
 void drop_request(Request *r);
 
 /* Returns the value of the request's header `name` or, if there is none, of the parameter `name`

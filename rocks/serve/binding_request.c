@@ -113,7 +113,7 @@ static int request_reply(lua_State *L) {
   return 1;
 }
 
-/* request:stream(status, type, headers) begins an answer that is sent in parts. */
+/* request:stream(status, type, headers) begins an answer whose body is sent in parts. */
 static int request_stream(lua_State *L) {
   Request *r = check_request(L);
   int status = check_status(L, 2);

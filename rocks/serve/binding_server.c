@@ -48,7 +48,8 @@ static int64_t integer_field(lua_State *L, const char *name, int64_t otherwise, 
   return value;
 }
 
-/* Pushes a field of the table at index 1, which must be a text or nil. Returns the text. */
+/* Pushes the field `name` of the table at index 1, which must be a text or nil. Returns the
+** text, or NULL if the field is nil. */
 static const char *push_text(lua_State *L, const char *name) {
   int type = lua_getfield(L, 1, name);
   if (type != LUA_TSTRING && type != LUA_TNIL)
@@ -56,7 +57,8 @@ static const char *push_text(lua_State *L, const char *name) {
   return lua_tostring(L, -1);
 }
 
-/* Returns a copy of a text field of the table at index 1; NULL if the field is nil. */
+/* Returns a copy of the text in the field `name` of the table at index 1. Returns NULL if the
+** field is nil. */
 static char *text_field(lua_State *L, const char *name) {
   const char *text = push_text(L, name);
   char *copy = text ? strdup(text) : NULL;
@@ -83,16 +85,16 @@ static void read_tokens(lua_State *L, Server *s) {
   lua_pop(L, 1);
 }
 
-/* Pushes nil and a message, and releases a server that could not be started. */
+/* Pushes nil and a message, and returns 2. Releases the server, which could not be started. */
 static int give_up(lua_State *L, Server **box, const char *message, const char *detail) {
   Server *s = *box;
   *box = NULL;
   return fail(L, s, message, detail);
 }
 
-/* start{port, address, threads, body, memory, connections, timeout, receive_timeout, backlog, key,
-** certificate, log, tokens} starts a server and returns it; nil and a message on failure. Requests
-** without a route go to queue 0. */
+/* start{port, address, threads, body, memory, connections, timeout, receive_timeout, backlog,
+** key, certificate, log, tokens} starts a server and returns it. On failure, it returns nil and
+** a message. Requests without a route go to queue 0. */
 int http_start(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   lua_settop(L, 1);
@@ -238,8 +240,8 @@ static int server_free_queue(lua_State *L) {
   return 0;
 }
 
-/* server:route(method, path, queue) sends matching requests to the queue; with nil it removes the
-** route. */
+/* server:route(method, path, queue) sends requests with this method and path to the queue. With
+** nil as the queue, it removes the route. */
 static int server_route(lua_State *L) {
   Server *s = check_server(L);
   const char *method = luaL_checkstring(L, 2), *path = luaL_checkstring(L, 3);
@@ -254,8 +256,8 @@ static int server_route(lua_State *L) {
   return 0;
 }
 
-/* server:fixed(method, path, status, type, body) makes the server answer a route with a fixed
-** response. */
+/* server:fixed(method, path, status, type, body) makes the server answer requests with this
+** method and path with a fixed response. */
 static int server_fixed(lua_State *L) {
   Server *s = check_server(L);
   const char *method = luaL_checkstring(L, 2), *path = luaL_checkstring(L, 3);
@@ -311,10 +313,11 @@ static int take(lua_State *L, Request **taken) {
   return ended && kept == 0 ? -1 : kept;
 }
 
-/* server:take(queue, most, wait, linger) returns a list of at most `most` requests, in the order of
-** their arrival. It waits up to `wait` seconds for the first request, and then for more until
-** `linger` seconds after the first one arrived. It returns nil if the queue is closed and empty.
-** Requests whose client has left or whose deadline has passed are dropped. */
+/* server:take(queue, most, wait, linger) returns a list of at most `most` requests, in the order
+** of their arrival. It waits up to `wait` seconds for the first request. Then it waits for more
+** requests, until `linger` seconds have passed since the first request arrived. It returns nil
+** if the queue is closed and empty. Requests whose client has left or whose deadline has passed
+** are dropped. */
 static int server_take(lua_State *L) {
   Request *taken[TAKE_MOST];
   int n = take(L, taken);
@@ -397,7 +400,8 @@ static int server_stats(lua_State *L) {
 }
 
 /* server:sweep() ends requests whose clients have left and requests past their deadline. It also
-** closes connections that have not sent a complete request in time. Returns the three counts. */
+** closes connections that have not sent a complete request in time. It returns three counts: of
+** these two kinds of requests and of the connections. */
 static int server_sweep(lua_State *L) {
   enum { MOST = 256 };
   Server *s = check_server(L);

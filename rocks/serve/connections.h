@@ -1,5 +1,6 @@
 /*
-** connections.h - connections to clients, with the functions that libmicrohttpd calls.
+** connections.h - the connections to clients. It declares the functions that libmicrohttpd calls
+** for them.
 */
 #ifndef TLUA_SERVE_CONNECTIONS_H
 #define TLUA_SERVE_CONNECTIONS_H
@@ -8,7 +9,7 @@
 
 #include "requests.h"
 
-/* The state of a connection, from accept to close. */
+/* the state of a connection, from its beginning to its end */
 typedef struct Client {
   struct Client *above, *below;
   int fd;

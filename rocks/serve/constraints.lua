@@ -42,7 +42,7 @@ local function schema_of(format, refuse)
    return schema
 end
 
---- Returns the grammar that a request asks for, or nil.
+--- Returns the grammar for a request that asks for one, and nil for all other requests.
 ---@param cache table  the grammars of earlier requests
 ---@param body table
 ---@param refuse fun(param: string, message: string, ...)  raises an error for the client

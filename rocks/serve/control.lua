@@ -377,7 +377,7 @@ function M.start(settings)
    return control
 end
 
---- Runs the main loop once: loads and retires models, and answers requests for about `seconds`
+--- Runs the main loop once. It loads and retires models, and answers requests for about `seconds`
 --- seconds.
 ---@param control table
 ---@param seconds number

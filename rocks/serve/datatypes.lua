@@ -21,8 +21,8 @@ M.sizes = {
 
 for name, dtype in pairs(M.dtypes) do M.names[dtype] = name end
 
---- Returns the datatype that represents values of the given datatype in JSON: float32 for the two
---- 16-bit types, and otherwise the datatype itself.
+--- Returns the datatype by which values of the given datatype are represented in JSON. For the two
+--- 16-bit types it is FP32, and otherwise the datatype itself.
 ---@param datatype string
 ---@return string
 function M.in_json(datatype)

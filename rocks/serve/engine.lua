@@ -108,9 +108,9 @@ local function log_probabilities(self, ids, first, last, count, cache, list)
    end
 end
 
---- Returns, for each token after the first, the log probability of the token given the tokens
---- before it, the `count` most probable tokens at its position, and their log probabilities:
---- {[position] = {number, integer[], number[]}}.
+--- Returns a table {[position] = {number, integer[], number[]}} with an entry for each token after
+--- the first. The number is the log probability of the token, given the tokens before it. The lists
+--- have the `count` most probable tokens at this position and their log probabilities.
 ---@param ids integer[]
 ---@param count integer
 ---@param wait fun()  called after each part of the computation
@@ -158,7 +158,8 @@ local function clean(text)
    return text
 end
 
--- Gives a GGUF file's tokenizer the methods of text.Tokenizer that the server calls.
+-- Wraps the tokenizer of a GGUF file so that it has the methods of text.Tokenizer which the server
+-- calls.
 local Packed = {}
 Packed.__index = Packed
 

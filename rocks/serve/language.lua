@@ -240,7 +240,8 @@ local function many(self, value, where)
    return list
 end
 
--- Returns the largest number of new tokens that the options and the model's context allow.
+-- Returns how many new tokens a text may have at most, by the options and by the size of the
+-- model's context.
 local function fit(self, ids, options, where)
    local context = self.engine.context
    if #ids == 0 then refuse(where, "expected at least one token, got none") end
@@ -269,8 +270,8 @@ local function grown(before, after)
    return after:sub(n + 1)
 end
 
--- Returns an object that turns tokens into text one by one. It returns a piece of text as soon as
--- no later token can change it.
+-- Returns an object to which the tokens of an answer are added one by one. It returns text as soon
+-- as no later token can change this text.
 local function new_text(tokenizer, prompt, stops)
    local ids = {table.unpack(prompt, math.max(1, #prompt - 5))}
    local first, read = 1, #ids + 1
@@ -305,7 +306,7 @@ local function new_text(tokenizer, prompt, stops)
       return piece, stop_at ~= nil
    end
 
-   -- Returns the number of bytes, or of characters, of the whole text up to now.
+   -- These functions return the number of bytes and the number of characters of the text so far.
    function self.bytes() return #text end
    function self.characters() return utf8.len(text) end
 
@@ -619,7 +620,7 @@ function Language:describe()
       chats = self.engine.tokenizer.chat_template ~= nil}
 end
 
--- Returns a coroutine that answers a request.
+-- Returns a coroutine that answers a request. `count` adds to the counters of the model.
 local function begin(self, request, count)
    return coroutine.wrap(function()
       local waited = request:age()

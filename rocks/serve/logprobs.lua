@@ -1,5 +1,6 @@
--- logprobs.lua - formats the log probabilities of tokens in answers, in OpenAI's two forms. The
--- probabilities are those of the model, before temperature, penalties, biases and grammars.
+-- logprobs.lua - formats the log probabilities of tokens in answers, in OpenAI's two forms, for
+-- chats and for completions. The probabilities are the model's own, before temperature, penalties,
+-- biases and grammars change them.
 
 local json = require "tlua.utils.json"
 local decoders = require "tlua.text.tokenizer.decoders"

@@ -44,7 +44,7 @@ function Models:find(name, number)
    return best
 end
 
--- Routes the requests for a model to its ready versions.
+-- Sets the server's routes so that requests for a model reach its ready versions.
 local function set_routes(self, name)
    local best = self:find(name)
    local function route(path, version)
@@ -166,7 +166,7 @@ local function make_ready(self, version, about)
    answer_all(version, 200, "{}")
 end
 
--- Handles the results of the jobs that a version's threads run.
+-- Handles the results of the jobs that run in the threads of a version.
 local function listen(self, version)
    while version.pool do
       local worker, job, ok, result = version.pool:take(1e-6)

@@ -114,8 +114,8 @@ static const char *read_real(const char *p, double *out) {
   return p;
 }
 
-/* Reads an integer and sets *out to its bits. The integer may also be written as 3.0 or 2e3.
-** Returns the position after it, or NULL if there is no integer that fits `kind`. */
+/* Reads an integer, which may also be written as 3.0 or 2e3, and sets *out to its bits. Returns
+** the position after it. Returns NULL if there is no integer or if it does not fit `kind`. */
 static const char *read_integer(const char *p, Kind kind, uint64_t *out) {
   if (kind == K_BOOL && strncmp(p, "true", 4) == 0) return *out = 1, p + 4;
   if (kind == K_BOOL && strncmp(p, "false", 5) == 0) return *out = 0, p + 5;

@@ -9,7 +9,8 @@ local M = {}
 local Pieces = {}
 Pieces.__index = Pieces
 
--- Returns whether a decoder of tokenizer.json, or a decoder within it, has the given type.
+-- Returns whether a decoder of tokenizer.json has the given type. A decoder of the type Sequence
+-- contains other decoders, which are searched too.
 local function has(decoder, type_name)
    if type(decoder) ~= "table" then return false end
    if decoder.type == type_name then return true end

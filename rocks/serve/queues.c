@@ -1,5 +1,5 @@
 /*
-** queues.c - queues of requests.
+** queues.c - queues of requests that wait for a Lua interpreter.
 */
 #include "queues.h"
 

@@ -28,8 +28,8 @@ int add_queue(Server *s, const char *name, int limit, int64_t timeout);
 ** HTTP status: 503 if the queue is closed, 429 if it is full. */
 int enqueue(Server *s, Request *r, int queue, bool suspends);
 
-/* Waits until the queue has `n` requests or the time is `until`. Returns whether the queue has at
-** least one request. The caller must hold the server's lock. */
+/* Waits until the queue has `n` requests, or until the time `until` has come. Returns whether
+** the queue then has at least one request. The caller must hold the server's lock. */
 bool wait_for(Server *s, Queue *q, int n, int64_t until);
 #pragma GCC visibility pop
 

@@ -80,8 +80,8 @@ ssize_t read_stream(void *cls, uint64_t position, char *out, size_t most) {
       atomic_fetch_add(&r->sent, (int64_t)n);
       return n > 0 ? (ssize_t)n : gone ? END_WITH_ERROR : END_OF_STREAM;
     }
-    /* The connection is suspended before `suspended` is set. In the other order, another thread
-    ** could resume it too early. */
+    /* The connection is suspended before `suspended` is set. In the opposite order, another
+    ** thread could resume the connection before it is suspended. */
     mhd.suspend_connection(connection);
   }
 }

@@ -9,7 +9,8 @@
 #pragma GCC visibility push(hidden)
 Response *text_response(const char *type, const char *text, size_t size);
 
-/* Answers with an error in JSON. The text `why` must not need escapes in JSON. */
+/* Answers with an error in JSON. The text `why` must not contain characters that need an escape
+** in JSON. */
 int refuse(Server *s, Request *r, int status, const char *why);
 
 /* Answers a waiting request and resumes its connection. Takes ownership of the response. Returns

@@ -1,7 +1,7 @@
 -- repository.lua - finds models in a folder with Triton's layout, NAME/VERSION/model.tlp. The
--- folder of a version contains one of three: a program of torch.export (model.tlp); a language
--- model (config.json with safetensors and a tokenizer, or model.gguf); or a model in Lua
--- (model.lua). NAME/config.json may set options.
+-- folder of a version contains one model: a program of torch.export (model.tlp); a language model
+-- (config.json with safetensors and a tokenizer, or model.gguf); or a model in Lua (model.lua).
+-- NAME/config.json may set options.
 
 local torch = require "tlua"
 local args = require "tlua.args"

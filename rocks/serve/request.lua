@@ -119,7 +119,7 @@ local function read_input(model, entry, plan, symbols)
    local count = check_shape(name, entry.shape, input.declared, symbols)
    local size = parameters_of(entry, "input " .. name).binary_data_size
    local width = datatypes.sizes[input.datatype]
-   -- in a BYTES tensor, each text is preceded by its length in 4 bytes
+   -- In a BYTES tensor, the length of each text, which has 4 bytes, precedes the text.
    local part = {shape = entry.shape, count = count, bytes = count * (width or 4)}
    if size ~= nil then
       if entry.data ~= nil then
@@ -444,7 +444,8 @@ end
 --- key: string}[]  in the order of the model's outputs; rows: replaces the shape's first size; key:
 --- a text of the shape's sizes, without the first one if requests are batched
 function M.reply(http, model, request, plan, results)
-   local kept = plan.kept -- the last answer's JSON, which is reused for results of the same shapes
+   -- the JSON of the last answer, which is used again if the results have the same shapes
+   local kept = plan.kept
    if kept then
       local same, binary = true, {}
       for i, chosen in ipairs(plan.outputs) do

@@ -1,5 +1,5 @@
 /*
-** routes.c - a hash table of routes.
+** routes.c - a hash table that maps a method and a path to a route.
 */
 #include "routes.h"
 

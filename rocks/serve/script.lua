@@ -112,7 +112,8 @@ function Script:describe()
    return {kind = "script", inputs = self.inputs, outputs = self.outputs, max_batch_size = 0}
 end
 
--- Calls a function, and ends it at the deadline.
+-- Calls a function, which is ended at the deadline. Raises an error with status 504 if this
+-- happens.
 local function limited(self, fn, ...)
    local late, ok, value = torch._within(self.options.timeout, fn, ...)
    if late then error({status = 504, message = "the deadline is over"}, 0) end

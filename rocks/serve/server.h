@@ -64,7 +64,7 @@ void server_release(Server *s);
 int listen_on(const char *address, int port, int backlog, const char **why);
 int port_of(int fd);
 
-/* Raises the soft limit of open files to the hard limit. */
+/* Raises the soft limit of the number of open files to the hard limit. */
 void raise_files(void);
 
 /* Runs one round of server:sweep: collects up to `most` requests whose client has left or whose

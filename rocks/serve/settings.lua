@@ -71,8 +71,8 @@ function M.is_switch(name)
    return entry ~= nil and entry[2] == switch
 end
 
---- Checks the given options. Returns the settings of a server; their field `options` has the
---- options for models.
+--- Checks the given options. Returns the settings of a server. The options for models are in the
+--- field `options` of the settings.
 ---@param title string  the beginning of error messages
 ---@param given table
 ---@return table

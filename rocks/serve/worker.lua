@@ -18,7 +18,8 @@ return function(stopped, handle, _, spec)
 
    local jobs = {}
 
-   -- Copies the model's file. Returns whether the copy was made.
+   -- Copies the model's file. Returns true if the copy was made, and false if no copy is needed or
+   -- possible.
    function jobs.copy()
       local from <close> = spec.copy and io.open(spec.path, "rb")
       local to <close> = from and io.open(spec.copy, "wb")

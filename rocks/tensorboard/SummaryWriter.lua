@@ -243,7 +243,8 @@ end
 
 local take_audio = args.signature "add_audio(sample_rate: count = 44100)"
 
---- Adds a sound, stored as 16-bit WAV. Samples are from -1 to 1; samples outside are clipped.
+--- Adds a sound, stored as 16-bit WAV. Samples are numbers from -1 to 1; samples outside this range
+--- are clipped.
 ---@param tag string
 ---@param sound Tensor  (L) or (1, L); (2, L) for two channels
 ---@param step? integer
@@ -300,7 +301,7 @@ function SummaryWriter:add_text(tag, text, step)
    self:put(summary(tag .. "/text_summary", bytes(8, tensor), "text", int(1, 0)), step)
 end
 
---- Adds the precision-recall curve, for thresholds from 0 to 1.
+--- Adds a curve of precision and recall for thresholds from 0 to 1.
 ---@param tag string
 ---@param labels Tensor|number[]  0 or 1
 ---@param predictions Tensor|number[]  probabilities of the label 1
@@ -357,7 +358,7 @@ local function sorted(t)
    return keys
 end
 
---- Adds the hyperparameters of a run and the metrics that resulted.
+--- Adds the hyperparameters of a run, and the metrics that the run has reached with them.
 ---@param hparams table<string, any>
 ---@param metrics table<string, number>
 ---@param options? {run_name: string}

@@ -65,7 +65,7 @@ local function quoted(text)
    return '"' .. text:gsub('[\\"\n]', {["\\"] = "\\\\", ['"'] = '\\"', ["\n"] = "\\n"}) .. '"'
 end
 
--- Converts a tag to a folder name, as PyTorch does.
+-- Converts a tag to the name of a folder, as PyTorch does: %, / and \ are replaced by codes.
 local function folder_name(tag)
    return (tag:gsub("[%%/\\]", function(c) return ("%%%02x"):format(c:byte()) end))
 end

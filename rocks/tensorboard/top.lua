@@ -77,8 +77,8 @@ local function matches(tag, options)
    return not options.filter or tag:find(options.filter, 1, true) ~= nil
 end
 
--- Reduces a curve to at most `most` points, the number that the terminal has room for: splits the
--- points into groups and keeps the last point of each group.
+-- Reduces a curve to at most `most` points, because the terminal has room for no more. The points
+-- are split into groups, and the last point of each group is kept.
 local function thinned(line, most)
    if #line.x <= most then return line end
    local thin = {x = {}, y = {}}

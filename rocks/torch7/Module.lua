@@ -65,14 +65,14 @@ function Module:accGradParameters(input, gradOutput, scale)
    records.add_gradients(self, input, gradOutput, scale or 1)
 end
 
---- Subtracts the gradients of the parameters, times `rate`, from the parameters. If a class defines
---- accGradParameters, it is called with the scale -rate while the fields gradWeight and gradBias
---- hold the weight and the bias, so it adds to the parameters themselves.
+--- Subtracts the gradients of the parameters, times `rate`, from the parameters. A class may define
+--- accGradParameters itself. Then this method is called with the scale -rate, while the fields
+--- gradWeight and gradBias hold the weight and the bias. So it adds to the parameters themselves.
 function Module:accUpdateGradParameters(input, gradOutput, rate)
    self:defaultAccUpdateGradParameters(input, gradOutput, rate)
 end
 
--- Refuses a rate that is not a number, before a method changes anything.
+-- Raises an error for a rate that is not a number. It is called before a method changes anything.
 local function check_rate(self, method, rate)
    if type(rate) ~= "number" then
       tlua.raise(("%s: %s: rate: expected a number, got %s"):format(classes.type(self), method,
@@ -103,8 +103,8 @@ function Module:sharedAccUpdateGradParameters(input, gradOutput, rate)
    self:updateParameters(rate)
 end
 
---- Computes the gradients of inputs and parameters in one backward pass, unless the class overrides
---- updateGradInput or accGradParameters.
+--- Computes the gradients of inputs and parameters. This takes one backward pass, unless the class
+--- overrides updateGradInput or accGradParameters; then both methods are called.
 function Module:backward(input, gradOutput, scale)
    local own = self.updateGradInput ~= Module.updateGradInput
       or self.accGradParameters ~= Module.accGradParameters
@@ -222,14 +222,16 @@ local function flatten_tensors(tensors)
    return set_metatable(flat, kind.tensor)
 end
 
---- Moves all parameters into one vector and their gradients into another, and returns both.
+--- Moves all parameters into one vector and their gradients into another vector, and returns both
+--- vectors.
 function Module:getParameters()
    local weights, grads = self:parameters()
    return flatten_tensors(weights or {}), flatten_tensors(grads or {})
 end
 Module.flatten = flatten_tensors
 
--- Makes fields of this module share memory with the same fields of another module.
+-- Makes the named fields of this module share memory with the fields of the same names in another
+-- module.
 function Module:share(other, ...)
    for _, name in ipairs {...} do
       if is_tensor(self[name]) then methods.set_(self[name], other[name]) end
@@ -270,7 +272,7 @@ function Module:write(file)
    file:writeObject(fields)
 end
 
---- Reads the fields, for classes whose own `read` calls this one.
+--- Reads the fields from a file, for classes whose own method `read` calls this method.
 function Module:read(file)
    check_file(self, "read", file)
    local fields = file:readObject()
@@ -429,7 +431,7 @@ function M.layer(name, fields, compute, parent)
 end
 
 --- Sets a layer's parameters to new tensors of the given sizes, with tensors for their gradients.
---- `fan` is the number of inputs per output, by which `reset` scales the parameters.
+--- `fan` is the number of inputs of each output; `reset` draws smaller parameters if it is larger.
 function M.parameters(self, weight, bias, fan)
    if weight then
       self.weight, self.gradWeight = torch.Tensor(table.unpack(weight)),

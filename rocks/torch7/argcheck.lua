@@ -1,6 +1,6 @@
 -- argcheck.lua - the package argcheck, which checks the arguments of functions. A program describes
--- each argument by a rule, {name = , type = , default = , help = ...}, and gets a function that
--- takes the arguments in order or as one table of names.
+-- each argument by a rule such as {name = "x", type = "number", default = 0}. From the rules it
+-- gets a function that takes the arguments either in order or as one table with names.
 
 local tlua = require "tlua"
 local classes = require "tlua.torch7.classes"
@@ -114,7 +114,8 @@ local function match(rules, i, given, k, n, values)
    return match(rules, i + 1, given, k, n, values)
 end
 
--- Assigns the named arguments in `named` to the rules from number `first` on.
+-- Assigns the arguments in the table `named` to the rules from number `first` on, by their names.
+-- Returns false if an argument does not fit.
 local function match_named(rules, first, named, values)
    local by_name = {}
    for i = first, #rules do

@@ -61,8 +61,9 @@ local function from_json(value)
    return setmetatable(value, nil)
 end
 
---- Returns the JSON text of a value. Tables whose keys are positive integers are arrays; an empty
---- table is an object. Raises an error if JSON cannot represent the value.
+--- Returns the JSON text of a value. A table whose keys are positive integers becomes an array; any
+--- other table, even an empty one, becomes an object. Raises an error if JSON cannot represent the
+--- value.
 ---@param value any
 ---@return string
 function M.encode(value) return json.encode(to_json(value, {})) end

@@ -25,12 +25,13 @@ function M.factory(name)
    return make and make()
 end
 
---- Returns the table with the methods of a class; nil if there is no such class.
+--- Returns the table with the methods of a class. Returns nil if there is no such class.
 ---@param name string
 ---@return table?
 function M.metatable(name) return classes.getmetatable(name) end
 
---- Returns the name of an object's class, or of its Lua type.
+--- Returns the name of an object's class. For a value without a class, returns the name of its Lua
+--- type.
 ---@param object any
 ---@return string
 function M.type(object) return classes.type(object) end

@@ -20,8 +20,7 @@ for name in ([[add sub mul div mod pow unm idiv concat len eq lt le call tostrin
    metamethods["__" .. name .. "__"] = "__" .. name
 end
 
--- Sets a metamethod of a class, and of its subclasses that do not define this metamethod
--- themselves.
+-- Sets a metamethod of a class, and also of those subclasses that do not define it themselves.
 local function pass_on(meta, name, value)
    rawset(meta, name, value)
    for _, child in ipairs(children[meta] or {}) do
@@ -122,7 +121,8 @@ local roots = {}
 --- Sets the table that contains the classes of a package such as "nn".
 function M.root(name, folder) roots[name] = folder end
 
--- For a class named "a.b.C", returns the table that contains the class, and the name "C".
+-- Returns the table that contains a class, and the class's name in this table. For the name
+-- "a.b.C", these are the table a.b and "C".
 local function place_of(name, module)
    if module then return module, name:match "[^.]+$" end
    local folder, last = name:match "^(.*)%.([^.]+)$"
@@ -160,7 +160,7 @@ function M.class(name, parent, module)
    return constructors[name], parent and metatables[parent]
 end
 
--- The names of classes that programs have defined.
+-- the set of the names of classes that programs have defined
 local of_programs = {}
 
 --- Defines a class of a program, as `class` does. If this package has a class of the same name, the
@@ -248,7 +248,8 @@ function M.typename(object)
    return meta and meta.__typename
 end
 
---- Returns the name of an object's class, or of its Lua type.
+--- Returns the name of an object's class. For a value without a class, returns the name of its Lua
+--- type.
 ---@param object any
 ---@return string
 function M.type(object)
@@ -256,8 +257,8 @@ function M.type(object)
    return meta and meta.__typename or type(object)
 end
 
---- Returns whether an object's class, or one of the classes from which it derives, is the wanted
---- one. `wanted` is a name, a pattern for names, or a constructor table.
+--- Returns whether an object's class is the wanted class or derives from it. `wanted` is a name, a
+--- pattern for names, or a constructor table.
 ---@param object any
 ---@param wanted string|table
 ---@return boolean

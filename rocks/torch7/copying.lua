@@ -76,7 +76,8 @@ end
 --- Converts all floating-point tensors in an object to a kind. Tables are changed in place.
 ---@param object any
 ---@param kind torch7.Kind
----@param memo? table  passed to several calls: objects that share memory keep sharing it
+---@param memo? table  a table; if several calls get the same table, tensors that share memory still
+---  share it afterwards
 ---@return any
 function M.convert(object, kind, memo) return convert(object, kind, memo or {}) end
 

@@ -42,7 +42,8 @@ function M.getDeviceProperties(i)
       multiProcessorCount = properties.multi_processor_count}
 end
 
--- The user streams of each device, numbered from 1. Stream 0 is the default stream.
+-- The list `streams` has the streams that the program has reserved, numbered from 1. Stream 0 is
+-- the default stream.
 local streams, current = {}, 0
 
 --- Creates user streams until there are n on the current device.

@@ -34,8 +34,8 @@ end
 
 -- Forms: which arguments are results ----------------------------------------------------------
 
--- A form describes a way to call an operator: how many leading arguments are results, whether the
--- first argument is changed in place, and which function computes the result.
+-- A form describes one way to call an operator. It tells how many leading arguments are tensors for
+-- results, whether the first argument is changed in place, and which function computes the result.
 
 local function add_form(where, pattern, form)
    if where[pattern] == nil then where[pattern] = form end
@@ -191,8 +191,9 @@ M.functions = {}
 
 --- Declares an operator, as a function and as a method.
 ---@param name string  one name, or several names separated by spaces
----@param patterns table<string, function|function[]>  maps patterns to functions of tlua's
---- values, or to pairs of such a function and a function that changes its first argument
+---@param patterns table<string, function|function[]>  maps each pattern to a function that computes
+---  the result from tlua's values, or to a pair: such a function, and a function that changes its
+---  first argument instead
 ---@param options? {results: integer?, in_place: boolean?, method: boolean?}
 function M.op(name, patterns, options)
    options = options or {}

@@ -26,8 +26,8 @@ end
 Module.dpnn_parameters = {"weight", "bias"}
 Module.dpnn_gradParameters = {"gradWeight", "gradBias"}
 
---- Returns the running averages of the gradients that updateGradParameters keeps, in the order of
---- the parameters.
+--- Returns the running averages of gradients that updateGradParameters keeps, in the order of the
+--- parameters. Creates them if they do not exist yet.
 function Module:momentumGradParameters()
    local _, grads = self:parameters()
    if not self.momGradParams and grads then
@@ -116,7 +116,8 @@ layer("ArgMax", "dim nInputDim=nil", function(self, x)
    return methods.to(T.argmax(T.detach(x), d), field(x, "dtype"))
 end)
 
--- Crops each image: at a random position in training, otherwise in the middle.
+-- Crops each image to the given size. In training the position is random; otherwise the middle of
+-- the image is kept.
 local Crop = layer("SpatialUniformCrop", "oheight owidth", function(self, x)
    local size = shape(x)
    local n, list = #size, {}
@@ -225,9 +226,9 @@ end
 
 -- Files -------------------------------------------------------------------------------------------
 
--- Serial: wraps a module, and chooses what is written to files: everything (heavySerial), all
--- except outputs (mediumSerial), or all except outputs and gradients (lightSerial). `tensortype` is
--- the type of the tensors in the file.
+-- Serial: wraps a module, and determines which of its fields are written to files. heavySerial
+-- writes everything, mediumSerial all except outputs, and lightSerial all except outputs and
+-- gradients. In the file, tensors have the type `tensortype`.
 local Serial = layer("Serial", nil, nil, "nn.Decorator")
 function Serial:__init(module, tensortype)
    nn.Decorator.__init(self, module)
@@ -324,7 +325,8 @@ function Bernoulli:slope(input)
    return torch.csub(self.output, input):cdiv(spread):cmul(self:rewardAs(input)):mul(-1)
 end
 
--- ReinforceNormal: the input is the mean, or {mean, standard deviation}.
+-- ReinforceNormal: draws from a normal distribution. The input is its mean, or {mean, standard
+-- deviation}.
 local Normal = classes.class("nn.ReinforceNormal", "nn.Reinforce")
 function Normal:__init(stdev, stochastic)
    Reinforce.__init(self, stochastic)
@@ -366,8 +368,9 @@ function Categorical:slope(input)
    return torch.cdiv(self.output, torch.add(input, 1e-8)):cmul(self:rewardAs(input)):mul(-1)
 end
 
--- VRClassReward: takes {class scores, baseline} and classes. The loss is minus the mean reward; the
--- reward of a right class is `scale`. `backward` passes reward - baseline to `module`.
+-- VRClassReward: a criterion with the input {class scores, baseline}; its targets are classes. For
+-- an example that is classified correctly, the reward is `scale`, otherwise 0. The loss is minus
+-- the mean reward. `backward` passes reward - baseline to `module`.
 local Reward = classes.class("nn.VRClassReward", "nn.Criterion")
 function Reward:__init(module, scale, criterion)
    Criterion.__init(self)
@@ -377,7 +380,8 @@ function Reward:__init(module, scale, criterion)
    self.sizeAverage = true
    self.gradInput = {torch.Tensor()}
 end
--- Returns the scores and the baseline, which is nil if the input has none.
+-- Returns the scores and the baseline from a criterion's input. The baseline is nil if the input
+-- has none.
 local function scores_of(self, input)
    check(type(input) == "table" and is_tensor(input[1]) and input[1]:dim() == 2,
       "%s: expected {scores (batch, classes), baseline}", classes.type(self))

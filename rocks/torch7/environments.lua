@@ -1,6 +1,6 @@
--- environments.lua - functions of Lua 5.1 for the environments of functions, which programs of
--- Torch7 use: setfenv, getfenv, module and package.seeall; torch.setenv and torch.getenv. In Lua
--- 5.4 a function's environment is its upvalue _ENV.
+-- environments.lua - functions of Lua 5.1 that read and set the environments of functions: setfenv,
+-- getfenv, module and package.seeall, and also torch.setenv and torch.getenv. Programs of Torch7
+-- use them. In Lua 5.4 a function's environment is its upvalue _ENV.
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
@@ -60,7 +60,7 @@ function M.getfenv(where)
    return at and select(2, debug.getupvalue(fn, at)) or _G
 end
 
---- Lets a module read the globals.
+--- Gives a module access to all globals.
 function M.seeall(library) setmetatable(library, {__index = _G}) end
 
 -- Returns the table that a name such as "a.b" has among the globals. Creates missing tables.

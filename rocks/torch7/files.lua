@@ -95,7 +95,7 @@ local special = {nan = 0 / 0, ["-nan"] = 0 / 0, inf = math.huge, ["-inf"] = -mat
 
 local function number_of(word) return tonumber(word) or special[word:lower()] end
 
--- Reads up to n numbers that are written as text, and returns them as a list.
+-- Reads up to n numbers that are written as text. Returns the numbers as a list.
 local function read_words(self, n)
    local list, stream = {}, self.stream
    for i = 1, n do

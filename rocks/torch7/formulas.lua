@@ -1,9 +1,9 @@
 -- formulas.lua - computes the gradients of the most frequent layers of graphs with few operators.
--- For these layers, a formula replaces the autograd history of a call. Its function `gradient`
--- takes the layer, its input, its output, the gradient of the output, which has the size of the
--- output, and the factor for the gradients of the parameters. It adds the parameters' gradients to
--- the sums in the layer. It returns the gradient of the input as new tensors, which may share
--- memory with others, or nil if the formula does not apply to the input.
+-- For these layers, a formula replaces the autograd history of a call. A formula's function
+-- `gradient` takes five arguments: the layer, its input, its output, the gradient of the output,
+-- and a factor for the gradients of the parameters. It adds the parameters' gradients to the sums
+-- in the layer. It returns the gradient of the input as new tensors, which may share memory with
+-- others, or nil if the formula does not apply to the input.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"

@@ -16,7 +16,7 @@ local one_tensor <const> = {Linear = true, Sigmoid = true, Tanh = true, LogSoftM
    Reshape = true, View = true}
 local two_tensors <const> = {CAddTable = true, CMulTable = true}
 
--- Returns the expression for a step's input.
+-- Returns Lua code for the input of a step.
 local function input_of(plan, step)
    if step.input then return plan.n_inputs == 1 and "input" or ("input[%d]"):format(step.input) end
    if #step.sources == 1 then return ("v[%d]"):format(step.sources[1]) end
@@ -94,7 +94,7 @@ local function receiver(step, k)
    return (give:gsub("S", step.sources[k]))
 end
 
--- Returns how many steps and outputs of the graph use each step's output.
+-- Returns how often each step's output is used, by other steps or as an output of the graph.
 local function uses_of(plan)
    local uses = {}
    for i = 1, #plan do uses[i] = 0 end
@@ -126,7 +126,7 @@ local function gates_of(plan, names)
    return gates, within
 end
 
--- Steps whose output the backward pass does not need.
+-- These layers' outputs are not needed in the backward pass.
 local sheds <const> = {Linear = true, CMulTable = true, CAddTable = true}
 
 --- Returns the steps whose outputs the forward pass can free. Only a CAddTable uses such an output,
@@ -146,7 +146,8 @@ function M.shed_steps(plan, names)
    return list
 end
 
--- Returns the lines of a gate, from the lines of its product's backward pass.
+-- Returns the lines of code of a gate for both passes. `plain` has the lines of the product's
+-- backward pass.
 local function lines_of_gate(plan, i, gate, plain)
    local a, b = plan[gate.a], plan[gate.b]
    local values = {I = i, A = gate.a, B = gate.b, XA = input_of(plan, a),

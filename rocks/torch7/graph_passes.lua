@@ -27,7 +27,7 @@ local methods_of_plain <const> = {
    accGradParameters = Module.accGradParameters, backward = Module.backward,
 }
 
--- Returns whether a layer is plain.
+-- Returns whether a layer is plain, which is defined at the top of this file.
 local function is_plain(module)
    if not module.compute or module.train == false or rawget(module, "modules") then return false end
    for name, method in next, methods_of_plain do
@@ -185,8 +185,8 @@ local function noted_result(pass, value)
    return made
 end
 
--- Records the version of a layer's parameter, which a program may change before it calls
--- `backward`.
+-- Returns a layer's parameter, and records its version, since a program may change the parameter
+-- before it calls `backward`.
 local function parameter(pass, module, name)
    local value = rawget(module, name)
    if value == nil or not is_tensor(value) or methods.numel(value) == 0 then return nil end
@@ -206,8 +206,8 @@ local function new_leaf(leaves, tensor)
    return made
 end
 
--- Computes a layer with an autograd history. Appends to the list `leaves` the parameters, and then
--- the inputs that have gradients.
+-- Computes a layer with an autograd history. Appends the leaves of this history to `leaves`: first
+-- the parameters, and then the inputs that need gradients.
 local function recorded(module, x, weight, bias)
    local leaves = {weight = weight, bias = bias}
    weight, bias = weight and new_leaf(leaves, weight), bias and new_leaf(leaves, bias)
@@ -303,7 +303,7 @@ end
 -- Maps the layers of graphs to the last pass of their graph.
 local pass_of = setmetatable({}, {__mode = "k"})
 
--- Returns the output of a layer's last call, which has been freed.
+-- Computes the output of a layer's last call again, which has been freed.
 local function freed_output(pass, module)
    local i = last_step(pass.plan, module)
    return i and output_of(pass, pass.plan, i)
@@ -360,8 +360,9 @@ local function clear(pass)
    for i = #pass.wanted, pass.n_wanted + 1, -1 do pass.wanted[i] = nil end
 end
 
--- If a layer returns its input or an element of it, returns the same element of `given`; otherwise
--- nil. `x` is the layer's input, and `given` has the same tensors without autograd history.
+-- Checks whether a layer only returns its input or an element of its input, `x`. If so, returns the
+-- same element of `given`, which has the same tensors without autograd history; otherwise returns
+-- nil.
 local function same_output(value, x, given)
    if rawequal(value, x) then return given end
    if type(x) ~= "table" then return nil end
@@ -399,7 +400,8 @@ local function other(pass, i, x)
    return output
 end
 
--- Records the tensors of a graph's input. Returns false if one of them has no dimensions.
+-- Records the tensors of a graph's input. Returns false if one of them has no dimensions; such
+-- inputs are not handled here.
 local function note_inputs(pass, input)
    pass.inputs = records.flatten(input, {})
    for _, x in ipairs(pass.inputs) do
@@ -624,7 +626,7 @@ local function back_other(pass, i, g, grads, into, scale)
    else
       module:backward(given, filled(pass.outputs[i], g), scale)
       g = module.gradInput
-      -- an empty gradient means that the module defines none
+      -- an empty gradient means that the module computes no gradient for its input
       local is_empty = is_tensor(g) and methods.numel(g) == 0
       g = not is_empty and fitted(given, g, i) or nil
    end

@@ -10,8 +10,8 @@ local M = {image = {}}
 function M.shape(x) return field(x, "shape") end
 M.tag = types.tag
 
---- Runs fn on a batch with one image (1, channels, height, width) in float64. Gives the result the
---- number of dimensions and the type of the image.
+--- Converts an image to a batch of one image (1, channels, height, width) in float64, and runs fn
+--- on it. The result gets the number of dimensions and the type of the image.
 function M.as_batch(src, fn)
    local n, x = #field(src, "shape"), tlua.detach(src)
    if n < 2 or n > 4 then

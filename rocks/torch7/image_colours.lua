@@ -59,8 +59,8 @@ function M.rgb2hsl(src)
    return stacked(hue_of(r, g, b, most, spread), ratio(spread, width), light)
 end
 
--- Returns the fraction of the chroma that a channel has at given hues: 1 near the channel's own
--- hue, and 0 far from it.
+-- Returns how much of the chroma a channel gets at each of the given hues: from 1 near the
+-- channel's own hue to 0 far from it.
 local function share(hue, n)
    local k = T.remainder(T.add(T.mul(hue, 6), n), 6)
    return T.clamp(T.minimum(k, T.rsub(k, 4)), 0, 1)

@@ -72,7 +72,7 @@ local shown <const> = "image zoom min max legend win x y scaleeach gui offscreen
    .. "saturate file input"
 
 --- Arranges images as toDisplayTensor does, and writes the result to the file `file`, by default
---- image.png. Returns the file's name. No window is opened.
+--- image.png. Returns the file's name. In Torch7 it opens a window; here it does not.
 function M.display(...)
    local first = ...
    local o
@@ -105,8 +105,8 @@ absent "fabio"
 
 -- Drawing -----------------------------------------------------------------------------------------
 
--- Returns the image on which to draw, and a function that sets the pixel (x, y), counted from 0, if
--- the pixel is inside the image.
+-- Returns two results: the image on which to draw, and a function that sets the pixel (x, y) if it
+-- is inside the image. Positions count from 0.
 local function canvas(name, src, options)
    local size = types.is_tensor(src) and shape(src) or {}
    if #size ~= 3 or size[1] ~= 3 then

@@ -34,7 +34,7 @@ local function squares(n, sigma, mean)
    return T.div(T.square(T.div(T.sub(at, mean * n + 0.5), sigma * n)), 2)
 end
 
--- Returns the sum of the squares in both directions, as a matrix (height, width).
+-- Returns a matrix (height, width) with the sum of `squares` in both directions.
 local function plane(o)
    return T.add(T.reshape(squares(o.height, o.sigma_vert, o.mean_vert), {-1, 1}),
       T.reshape(squares(o.width, o.sigma_horz, o.mean_horz), {1, -1}))
@@ -83,7 +83,7 @@ local function check_kernel(name, kernel)
    return size
 end
 
--- Calls fn on an image of shape (channels, 1, height, width). Gives the result the number of
+-- Calls fn on an image reshaped to (channels, 1, height, width). The result gets the number of
 -- dimensions of the original image.
 local function by_channel(name, src, fn)
    local x = types.untag(src)
@@ -163,8 +163,8 @@ function M.dilate(src, kernel, pad)
    return selected("dilate", src, kernel or torch.ones(3, 3), pad or 0):gt(0):typeAs(src)
 end
 
---- Returns a table of images: the image blurred and scaled by each scale. The arguments are ([dst,]
---- src, scales).
+--- Returns a table with an image for each scale: the image is blurred and then scaled. The
+--- arguments are ([dst,] src, scales).
 function M.gaussianpyramid(...)
    local into, src, scales = ...
    if types.is_tensor(into) then

@@ -67,7 +67,8 @@ local function sample(x, rows, columns, mode, pad)
          {mode = modes[mode], padding_mode = "border", align_corners = true})
    end
    if not pad then return made end
-   -- positions that rounding has moved slightly off the image count as inside
+   -- Rounding may have moved a position slightly off the image. Such a position still counts as
+   -- inside.
    local slack = mode == "simple" and 0.5 or 1e-9
    local function outside(at, n)
       return T.logical_or(T.lt(at, -slack), T.gt(at, n - 1 + slack))

@@ -47,7 +47,8 @@ for word in unary:gmatch "%S+" do
    end}}, in_place)
 end
 
--- Reshapes tensor b to the shape of `like`; both must have the same number of elements.
+-- Reshapes tensor b to the shape of the tensor `like`. Raises an error if the numbers of elements
+-- differ.
 local function shaped(name, b, like)
    if not T.is_tensor(b) or T.is_same_size(like, b) then return b end
    if methods.numel(like) ~= methods.numel(b) then

@@ -1,4 +1,5 @@
--- methods.lua - Torch7's methods of nn.Module that are compatible with autograd.
+-- methods.lua - Torch7's methods for tlua's nn.Module. It has those methods that can be used
+-- together with autograd.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -19,8 +20,8 @@ return function(Module)
    end
 
    --- Moves all parameters into one vector and their gradients into another, and returns both
-   --- vectors. From then on each parameter is a view of its part. Afterwards gradients must only be
-   --- zeroed in place, as zeroGradParameters does.
+   --- vectors. From then on each parameter is a view of a part of the vector, and so is each
+   --- gradient. So gradients must only be zeroed in place, as zeroGradParameters does.
    ---@return Tensor parameters
    ---@return Tensor gradients
    function Module:getParameters()

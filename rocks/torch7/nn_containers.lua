@@ -460,7 +460,8 @@ end, function(self, call, input, gradOutput)
    return g and result(tlua.reshape(g, field(input, "shape")))
 end)
 
--- WeightNorm: represents the weight of each output by a direction v and a length g.
+-- WeightNorm: wraps a module, and represents the weight of each output by its direction v and its
+-- length g.
 local WeightNorm = around "WeightNorm"
 local function rows(self, x)
    if self.outputDim ~= 1 then x = tlua.transpose(x, 1, self.outputDim) end

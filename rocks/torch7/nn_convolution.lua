@@ -128,8 +128,8 @@ local function numbers(self, letter, axes, separator)
    return table.concat(list, separator)
 end
 
--- Returns a text with kernel sizes, steps and padding. Unless `always` is true, steps of 1 are left
--- out.
+-- Returns a text that describes the windows of a layer: kernel sizes, steps and padding. Steps of 1
+-- are left out, unless `always` is true.
 local function windows_text(self, axes, always)
    local text, zeros = numbers(self, "k", axes, "x"), numbers({}, "", axes, ",")
    local steps, padding = numbers(self, "d", axes, ","), numbers(self, "pad", axes, ",")

@@ -330,7 +330,7 @@ criterion("KLDCriterion", "", function(_, x)
 end)
 
 -- SpatialAutoCropMSECriterion: crops the centre of y to the size of x, and returns the mean squared
--- error.
+-- error of both.
 criterion("SpatialAutoCropMSECriterion", sized, function(self, x, y)
    local size, goal = field(x, "shape"), field(y, "shape")
    for d = #size - 1, #size do

@@ -39,7 +39,8 @@ end
 
 local function like(g, x) return types.tag(T.reshape(g, field(x, "shape"))) end
 
--- Returns the vector-Jacobian product h'J of a layer, for its input and for its parameters.
+-- Returns the product of h and the Jacobian of a layer, with respect to its input and to its
+-- parameters. With `square`, inputs and weights are squared first.
 local function products(self, input, h, square)
    local x, w, b = leaf(input, square), leaf(rawget(self, "weight"), square),
       leaf(rawget(self, "bias"))
@@ -52,7 +53,8 @@ local function products(self, input, h, square)
    return list[1] or T.zeros_like(x), w and list[2], b and list[w and 3 or 2]
 end
 
--- Returns the sums of squares for any layer, by computing one output after another.
+-- Returns the sums of squares for any layer. It is slow, because it differentiates one output after
+-- another.
 local function exact(self, input, h)
    local flat = methods.contiguous(T.reshape(T.detach(h), {-1}))
    local total

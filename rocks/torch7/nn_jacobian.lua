@@ -59,7 +59,8 @@ function M.testJacobian(module, input, low, high, perturbation)
    return difference(M.forward(module, input, nil, perturbation), M.backward(module, input))
 end
 
---- Compares the gradient of a parameter with finite differences.
+--- Compares the gradient of the parameter `param`, which `backward` computes, with finite
+--- differences. Returns the largest difference.
 function M.testJacobianParameters(module, input, param, dparam, low, high, perturbation)
    low, high = low or -2, high or 2
    input:copy(torch.rand(input:nElement()):mul(high - low):add(low))
@@ -68,8 +69,8 @@ function M.testJacobianParameters(module, input, param, dparam, low, high, pertu
       M.backward(module, input, param, dparam))
 end
 
---- Tests accUpdateGradParameters with learning rate 1. Compares the change of a parameter with
---- finite differences.
+--- Tests accUpdateGradParameters with the learning rate 1: compares the change of the parameter
+--- with finite differences. Returns the largest difference.
 function M.testJacobianUpdateParameters(module, input, param, low, high, perturbation)
    low, high = low or -2, high or 2
    input:copy(torch.rand(input:nElement()):mul(high - low):add(low))
@@ -209,7 +210,8 @@ function sparse.testJacobian(module, input, low, high, perturbation)
       sparse.backward(module, input))
 end
 
---- Compares the gradient of a parameter with finite differences, for a sparse input.
+--- Compares the gradient of a parameter with finite differences, for a sparse input. Returns the
+--- largest difference.
 function sparse.testJacobianParameters(module, input, param, dparam, low, high, perturbation)
    low, high = low or -2, high or 2
    fill_values(input, low, high)

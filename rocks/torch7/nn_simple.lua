@@ -272,7 +272,8 @@ layer("ZeroGrad", "", function(_, x) return records.map(T.clone,
    return self.gradInput
 end
 
--- Copy: converts a tensor to another type, and converts its gradient back.
+-- Copy: converts a tensor from one type to another. In the backward pass, it converts the gradient
+-- back.
 local Copy = layer("Copy", function(self, intype, outtype)
    self.intype, self.outtype = intype or self._type, outtype or self._type
 end, function(self, x)
@@ -281,7 +282,7 @@ end, function(self, x)
 end)
 function Copy:type(name) return name and self or self._type end
 
--- GradientReversal: multiplies the gradient by a negative number in the backward pass.
+-- GradientReversal: returns its input. In the backward pass, it multiplies the gradient by -lambda.
 local Reversal = layer("GradientReversal", "lambda=1", function(_, x) return T.mul(x, 1) end)
 function Reversal:setLambda(lambda) self.lambda = lambda end
 local function changed_gradient(class, change)

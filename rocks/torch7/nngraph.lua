@@ -104,8 +104,8 @@ constructor.__call__ = function(self, ...)
    return node_of(self, list_of(...))
 end
 
--- Implements the operator `-`, by which a node, a list of nodes or a module becomes the input of a
--- module.
+-- Implements the operator `-`: in a - b, the node, list of nodes or module a becomes the input of
+-- the module b.
 local function chain(a, b)
    if classes.isTypeOf(b, "nn.Module") then return node_of(b, list_of(a)) end
    b:add(list_of(a)[1])
@@ -152,8 +152,8 @@ end
 base.layer("JustElement", "", function(_, x) return x[1] end)
 base.layer("JustTable", "", function(_, x) return {x} end)
 
---- Returns a node whose output is a table. It contains the outputs of the given nodes, nested in
---- the same way.
+--- Returns a node whose output is a table with the outputs of the given nodes. The table is nested
+--- in the same way as `nodes`.
 ---@param nodes table
 ---@return table node
 function M.nest(nodes)

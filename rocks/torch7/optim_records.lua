@@ -49,7 +49,8 @@ local function count(self, target, prediction)
    row[prediction] = row[prediction] + 1
 end
 
---- Counts a prediction for a target. Both may be classes or scores of all classes.
+--- Counts one prediction for a target. Prediction and target may be classes, or the scores of all
+--- classes.
 function Matrix:add(prediction, target) count(self, class_of(target), class_of(prediction)) end
 
 --- Counts a batch of predictions, given as classes (n) or as scores (n, classes).

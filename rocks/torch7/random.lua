@@ -134,7 +134,7 @@ function M.initialSeed(...)
    return torch.initial_seed()
 end
 
--- Returns a generator's state. In Torch7 a state consists of bytes; in tlua it is a list of
+-- Returns the state of a generator. In Torch7, the state consists of bytes; in tlua it is a list of
 -- integers.
 function M.getRNGState(...)
    local generator = split(...)

@@ -145,7 +145,8 @@ local function forward_container(outer, module, input)
    return output
 end
 
---- Computes the output of a container's module.
+--- Computes the output of a module within a container. The call joins the container's run if the
+--- module allows it.
 ---@param module table
 ---@param input any
 ---@return any output
@@ -389,7 +390,8 @@ local function leaves_of(made, input)
    return leaves
 end
 
---- Records a layer's call.
+--- Calls a layer's function on leaves, so that autograd records the call. Returns the record of the
+--- call.
 ---@param self table
 ---@param input any
 ---@return table record
@@ -557,7 +559,7 @@ local function add_gradients(self, made, list, at, scale)
    return at
 end
 
---- Returns the gradients of a layer's inputs.
+--- Returns the gradients of a layer's inputs, computed from the record of its call.
 function M.grad_input(self, input, gradOutput)
    local made = M.record_of(self, input)
    local list = gradients(made.output, wanted(made.leaves, {}), gradOutput, true)
@@ -571,7 +573,7 @@ function M.add_gradients(self, input, gradOutput, scale)
    add_gradients(self, made, list, 1, scale)
 end
 
---- Adds the gradients of a layer's parameters, times `scale`, to the parameters.
+--- Adds the gradients of a layer's parameters, times `scale`, to the parameters themselves.
 function M.update_parameters(self, input, gradOutput, scale)
    local made = M.record_of(self, input)
    local list = gradients(made.output, parameter_leaves(made, {}), gradOutput, true)

@@ -66,7 +66,8 @@ end
 
 local function stacked(list) return types.tag(T.stack(list, 1)) end
 
--- Passes a sequence's gradients back through a recurrent module, from the last step to the first.
+-- Passes the gradients of a sequence's outputs back through a recurrent module, from the last step
+-- to the first. Returns the gradients of the inputs.
 local function pass_back(module, method, inputs, gradOutputs, scale)
    local grads = {}
    for t = #inputs, 1, -1 do grads[t] = module[method](module, inputs[t], gradOutputs[t], scale) end
@@ -348,7 +349,7 @@ function MaskCriterion:setZeroMask(zeroMask)
    return self
 end
 
--- Returns the rows of all tensors in a tree at the given positions.
+-- Selects the rows at the given positions from all tensors in a tree.
 local function rows_of(tree, at)
    return map(function(x)
       return is_tensor(x) and #field(x, "shape") > 0 and types.tag(T.index_select(T.detach(x), 1,
@@ -560,7 +561,8 @@ local function define(name, n_gates, n_states, step)
    end)
    define_gradients(class)
 
-   -- Computes a whole sequence. The tensors may record gradients.
+   -- Computes the outputs for a whole sequence. If the weight, the bias or the projection needs
+   -- gradients, autograd records the computation.
    function class:run(x, weight, bias, projection)
       local hidden = self.hiddensize or self.outputSize
       if #field(x, "shape") ~= 3 then

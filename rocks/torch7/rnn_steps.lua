@@ -25,7 +25,8 @@ local function zeros_like(tree)
 end
 M.zeros_like = zeros_like
 
--- Returns a + b for two trees of tensors. One of them may be nil.
+-- Returns a + b for two trees of tensors of the same structure. If one tree is nil, returns the
+-- other one.
 local function sum(a, b)
    if a == nil then return b end
    if b == nil then return a end
@@ -296,7 +297,7 @@ function Abstract:setOutputStep(step)
    return Module.setOutputStep(self, step)
 end
 
---- Sets the largest number of steps through which gradients go back.
+--- Sets rho, the largest number of steps through which gradients are passed back.
 function Abstract:maxBPTTstep(rho)
    if math.type(rho) ~= "integer" or rho < 1 then
       tlua.raise("maxBPTTstep: expected a count of steps, got " .. tostring(rho))
@@ -399,7 +400,8 @@ local function zeros_of(like, rows, size)
    return made
 end
 
--- Returns an empty tensor of the type of a module's parameters, or of the default type.
+-- Returns an empty tensor of the type of a module's parameters. Without parameters, the tensor has
+-- the default type.
 local function like_parameters(self)
    local weights = self:parameters()
    return weights and weights[1] or types.new(types.default)
@@ -546,8 +548,9 @@ GRU.__tostring__ = LSTM.__tostring__
 
 -- Recurrent ---------------------------------------------------------------------------------------
 
--- Recurrent: computes transfer(merge(input module, feedback of the previous output)). In the first
--- step, which has no previous output, the start module replaces the feedback.
+-- Recurrent: a recurrent module whose step computes transfer(merge(a, b)). a is the result of the
+-- input module, and b is the result of the feedback module for the previous output. In the first
+-- step, which has no previous output, the start module replaces the feedback module.
 local Recurrent = base.layer("Recurrent", nil, nil, "nn.AbstractRecurrent")
 function Recurrent:__init(start, input, feedback, transfer, rho, merge)
    Abstract.__init(self, rho)

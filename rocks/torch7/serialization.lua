@@ -38,8 +38,8 @@ end
 
 -- Tensors and storages ----------------------------------------------------------------------------
 
--- Returns the name of the CPU type that has the same elements, such as "Float" for "Cuda" and
--- "Long" for "CudaLong". A CPU type has its own name.
+-- Returns the name of a CPU type with the same elements: for example, "Float" for "Cuda" and "Long"
+-- for "CudaLong". For a CPU type, returns its own name.
 local function element_name(kind)
    if not kind.cuda then return kind.name end
    local rest = kind.name:match "^Cuda(.*)$"
@@ -347,7 +347,7 @@ local function set_format(file, format, referenced)
    return file
 end
 
---- Writes an object to a file. An existing file is replaced only when the new one is complete.
+--- Writes an object to a file. An existing file is replaced only when the new file is complete.
 ---@param path string
 ---@param object any
 ---@param format? string  "binary" (the default), "ascii", "b32", "b64"

@@ -1,5 +1,6 @@
--- shapes.lua - Torch7's layers that change the shape of a tensor. If a layer knows the number of
--- input dimensions (numInputDims), it leaves an additional batch dimension in front unchanged.
+-- shapes.lua - Torch7's layers that change the shape of a tensor. With the option numInputDims,
+-- which does not count the batch dimension, a layer leaves an additional dimension in front
+-- unchanged.
 
 local torch = require "tlua"
 local args = require "tlua.args"

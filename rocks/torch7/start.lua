@@ -9,7 +9,7 @@ local modules = {torch = "torch", nn = "nn", optim = "optim", image = "image", p
    tds = "tds", dataset = "dataset", ["dataset.Dataset"] = "dataset", class = "class",
    cjson = "cjson"}
 
--- packages that become globals when they are required
+-- These packages become globals when they are required.
 local globals = {cutorch = true, cunn = true, cudnn = true, gnuplot = true, rnn = true, dpnn = true}
 
 for name, file in pairs(modules) do
@@ -29,7 +29,7 @@ package.preload["threads.serialize"] = function()
 end
 package.preload["threads.safe"] = function() return require "tlua.torch7.threads".safe end
 
--- Functions of Lua 5.1 that Lua 5.4 lacks.
+-- The table has the functions of Lua 5.1 that Lua 5.4 lacks.
 local older = {unpack = table.unpack, loadstring = load, table = {maxn = function(list)
    local most = 0
    for key in pairs(list) do

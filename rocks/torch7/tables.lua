@@ -46,8 +46,8 @@ M.SplitTable = define("SplitTable", "dim: integer, nInputDims: count?", function
    return input:unbind(with_batch(self.dim, self.nInputDims, input))
 end)
 
--- Converts an index to a position in the list. A negative index counts from the end. Returns nil if
--- the index is outside the list.
+-- Converts an index to a position in the list. A negative integer counts from the end. Any other
+-- index stays unchanged.
 local function place_in(list, index)
    if math.type(index) ~= "integer" then return index end
    return index < 0 and #list + 1 + index or index

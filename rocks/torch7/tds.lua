@@ -135,7 +135,7 @@ function Vec:resize(n)
    return self
 end
 
---- Inserts a value: ([index,] value).
+--- Inserts a value. The arguments are ([index,] value).
 function Vec:insert(...)
    local n = #self
    local at, value = n + 1, (...)

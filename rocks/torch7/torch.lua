@@ -129,7 +129,7 @@ function M.multinomialAlias(into, state)
    return into:copy(draws)
 end
 
--- the method, such as x:zeros(2, 3), fills x
+-- These methods fill the tensor, such as x:zeros(2, 3).
 for _, name in ipairs {"zeros", "ones", "rand", "randn"} do
    types.Tensor[name] = function(x, ...) return M[name](x, ...) end
 end

@@ -118,8 +118,8 @@ function Module:load_from_checkpoint(path, overrides)
    return module
 end
 
---- Returns the optimizers, for a training_step that steps them itself (automatic_optimization =
---- false).
+--- Returns the optimizers. A training_step needs them if it steps them itself
+--- (automatic_optimization = false).
 ---@return optim.Optimizer ...
 function Module:optimizers() return table.unpack(trainer_of(self, "optimizers").optimizers) end
 
@@ -133,8 +133,8 @@ function Module:lr_schedulers()
    return table.unpack(list)
 end
 
---- Computes the gradients of a loss, which is scaled if the precision needs it. For a training_step
---- that steps the optimizers itself (automatic_optimization = false).
+--- Computes the gradients of a loss, which is scaled if the precision needs it. A training_step
+--- calls this method if it steps the optimizers itself (automatic_optimization = false).
 ---@param loss Tensor
 function Module:manual_backward(loss)
    if self.automatic_optimization then

@@ -83,7 +83,7 @@ local function log_rates(self, trainer, interval)
    if next(values) then trainer:_log_metrics(values) end
 end
 
---- Runs at the beginning of a training.
+--- Checks at the beginning of a training that the trainer has a logger.
 ---@param trainer trainer.Trainer
 function LearningRateMonitor:on_train_start(trainer)
    if #trainer.loggers == 0 then
@@ -91,7 +91,7 @@ function LearningRateMonitor:on_train_start(trainer)
    end
 end
 
---- Runs before each training batch.
+--- Logs learning rates before a training batch, every log_every_n_steps steps.
 ---@param trainer trainer.Trainer
 function LearningRateMonitor:on_train_batch_start(trainer)
    if trainer.progress.stepped % trainer.log_every_n_steps == 0 then
@@ -99,7 +99,7 @@ function LearningRateMonitor:on_train_batch_start(trainer)
    end
 end
 
---- Runs at the beginning of each training epoch.
+--- Logs learning rates at the beginning of a training epoch.
 ---@param trainer trainer.Trainer
 function LearningRateMonitor:on_train_epoch_start(trainer) log_rates(self, trainer, "epoch") end
 
@@ -145,7 +145,7 @@ function Accumulation:get_accumulate_grad_batches(epoch)
    return count
 end
 
---- Runs at the beginning of a training.
+--- Checks the trainer's options at the beginning of a training.
 ---@param trainer trainer.Trainer
 function Accumulation:on_train_start(trainer)
    if trainer.accumulate_grad_batches ~= 1 then
@@ -266,7 +266,7 @@ function Timer:load_state_dict(state) self.offset = state.time_elapsed end
 local ProgressBar = class.class("trainer.ProgressBar", Callback)
 M.ProgressBar = ProgressBar
 
---- Runs at the beginning of each training epoch.
+--- Creates the bar at the beginning of a training epoch, if the output is a terminal.
 ---@param trainer trainer.Trainer
 function ProgressBar:on_train_epoch_start(trainer)
    if not trainer.is_global_zero or not torch.io.is_terminal(io.stdout) then return end
@@ -286,13 +286,13 @@ local function text_of(trainer)
    return table.concat(parts, ", ")
 end
 
---- Runs after each training batch.
+--- Advances the bar after a training batch.
 ---@param trainer trainer.Trainer
 function ProgressBar:on_train_batch_end(trainer)
    if self.bar then self.bar:step(1, text_of(trainer)) end
 end
 
---- Runs at the end of each training epoch.
+--- Finishes the bar at the end of a training epoch.
 ---@param trainer trainer.Trainer
 function ProgressBar:on_train_epoch_end(trainer)
    if self.bar then

@@ -19,7 +19,7 @@ local function take_out(value, tensors)
    return copy
 end
 
--- Returns the descriptions in a value as a list, in the order of their tensors.
+-- Returns the descriptions in a value as a list, which has the order of their tensors.
 local function descriptions(value, list)
    if type(value) ~= "table" then return list end
    if value[MARK] then
@@ -30,7 +30,7 @@ local function descriptions(value, list)
    return list
 end
 
--- Copies a value, with tensors in place of their descriptions.
+-- Replaces the descriptions in a value by their tensors. Changes the value itself.
 local function put_in(value, tensors)
    if type(value) ~= "table" then return value end
    if value[MARK] then return tensors[value[MARK]] end

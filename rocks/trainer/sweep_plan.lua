@@ -12,7 +12,7 @@ local fail <const> = configs.fail
 local methods <const> = {grid = true, random = true, halving = true, asha = true}
 local expected_methods <const> = "grid, random, halving or asha"
 
--- The options with their defaults; false means none.
+-- The table has the default of each option. The value false means that there is no default.
 local defaults <const> = {method = false, monitor = "val_loss", mode = "min", trials = false,
    workers = 1, folder = "sweep", seed = 0, min_epochs = 1, factor = 3}
 

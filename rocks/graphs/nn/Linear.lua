@@ -36,7 +36,7 @@ function Linear:__init(...)
    self:reset_parameters()
 end
 
---- Initializes the parameters again.
+--- Sets the parameters to new initial values.
 function Linear:reset_parameters()
    inits.weight(self.weight, self.in_channels, self._inits[1])
    if self.bias then inits.bias(self.bias, self.in_channels, self._inits[2]) end

@@ -60,7 +60,7 @@ function MessagePassing:__init(...)
    self.aggr, self.flow, self.node_dim = a.aggr, a.flow, a.node_dim
 end
 
---- Initializes the parameters again. The base class has none.
+--- Initializes the parameters again. The base class has no parameters.
 function MessagePassing:reset_parameters() end
 
 -- Names of parameters -----------------------------------------------------------------------------
@@ -259,9 +259,9 @@ end
 ---@return Tensor
 function MessagePassing:message(x_j) return x_j end
 
---- Computes and sums the messages in one step, as a product with the sparse matrix of edges. It is
---- called for sums and means if the layer overrides it, or if the layer does not override
---- `message`.
+--- Computes and sums the messages in one step, as a product with the sparse matrix of edges. For
+--- sums and means, it is called if the layer overrides this method, or if the layer overrides
+--- neither this method nor `message`.
 ---@param adjacency graphs.Adjacency
 ---@param x Tensor|Tensor[]
 ---@return Tensor

@@ -1,5 +1,5 @@
--- models.lua - multilayer perceptrons, jumping knowledge, and models that consist of several graph
--- layers.
+-- models.lua - models for graphs that consist of several layers, and their parts: multilayer
+-- perceptrons and jumping knowledge.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -1,5 +1,5 @@
--- pool.lua - pooling. Global pooling reduces each graph of a batch to one row. Other layers keep
--- the nodes with the highest scores.
+-- pool.lua - pooling of graphs. Global pooling reduces each graph of a batch to one row.
+-- TopKPooling and SAGPooling keep the nodes with the highest scores.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -217,8 +217,8 @@ end
 
 -- Random graphs -----------------------------------------------------------------------------------
 
--- Returns the edges at the true elements of a boolean matrix. For an undirected graph, only the
--- elements above the diagonal are used.
+-- Converts a boolean matrix to edges: element (i, j) tells whether there is an edge from i to j.
+-- For an undirected graph, only the elements above the diagonal are used.
 local function edges_of(mask, directed)
    if directed then
       mask = mask & ~torch.eye(mask:size(1), {dtype = "bool"})

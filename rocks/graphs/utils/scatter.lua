@@ -61,7 +61,7 @@ local reductions <const> = {
          "prod")
    end,
    var = variance,
-   -- Clamps the variance, as PyTorch Geometric does, so that the derivative of the square root is
+   -- The variance is clamped, as in PyTorch Geometric, so that the derivative of the square root is
    -- finite.
    std = function(src, index, dim, size)
       local deviation = variance(src, index, dim, size):clamp_min(1e-5):sqrt()

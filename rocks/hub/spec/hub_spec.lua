@@ -49,7 +49,7 @@ local function write_tensors(path, tensors, metadata)
    assert.is_nil(safetensors.write(file, list, metadata or {}))
 end
 
--- Calls a function that fails. Returns its error message without the line of this file.
+-- Calls a function that must fail. Returns its error message, without the line of this file at its beginning.
 local function failure(fn, ...)
    local ok, message = pcall(fn, ...)
    assert.is_false(ok)
@@ -131,7 +131,8 @@ describe("hub.download_url_to_file", function()
          shell.write(place .. "/x.part.tag", '"old"')
          whole(place, prefix)
       end
-      shell.write(place .. "/x.part", ("?"):rep(1000)) -- without a tag file, the version of these bytes is unknown
+      -- Without a file that has their version, the version of these bytes is unknown.
+      shell.write(place .. "/x.part", ("?"):rep(1000))
       whole(place, "")
       shell.write(place .. "/x.part", ("?"):rep(400000)) -- this unfinished file is longer than the file on the server
       shell.write(place .. "/x.part.tag", '"' .. sum(text):sub(1, 16) .. '"')

@@ -45,7 +45,7 @@ local function send_body(socket, text, mode)
    end
 end
 
--- Reads the prefixes of a path. Returns them as a table of modes, and the name of the file.
+-- Reads the prefixes of a path. Returns a table of the modes that the prefixes select, and the name of the file.
 local function modes(path)
    local mode = {}
    while true do

@@ -4,8 +4,8 @@
 --    python rocks/onnx/spec/layers.py FOLDER
 --
 -- FOLDER/NAME.onnx is the model. NAME.0.in1.npy ... and NAME.0.out1.npy ... are inputs and outputs of the exported
--- size. NAME.1... are those of another batch size. layers.py checks the model with onnx.checker and runs it with
--- onnxruntime.
+-- size. NAME.1... are inputs and outputs of another batch size. layers.py checks the model with onnx.checker and runs
+-- it with onnxruntime.
 
 local torch = require "tlua"
 local nn = torch.nn

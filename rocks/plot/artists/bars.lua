@@ -179,7 +179,8 @@ end
 local take_box = args.signature [[utils.plot.Axes.boxplot(x: any, labels: any?, whis: number = 1.5,
    showfliers: boolean = true, widths: number = 0.5)]]
 
--- Returns a quantile of sorted values, with linear interpolation. `share` is between 0 and 1.
+-- Returns a quantile of sorted values, with linear interpolation. `share` is the part of the values
+-- below the quantile, from 0 to 1.
 local function quantile(sorted, share)
    local at = (#sorted - 1) * share + 1
    local i = math.floor(at)

@@ -88,7 +88,8 @@ local function round_levels(low, high, n)
    return levels
 end
 
--- Reads the arguments of contour and contourf: (Z) or (X, Y, Z).
+-- Reads the arguments of contour and contourf, which are (Z) or (X, Y, Z). Without X and Y, rows
+-- and columns count from 1.
 local function surface(title, a)
    local z = a.Z
    local x, y

@@ -257,7 +257,7 @@ describe("plot.Axes", function()
    it("counts numbers whose distance is infinite, and draws very many bars as columns", function()
       local wide, at = plot.subplots()
       local counts, edges = at:hist({-1.7e308, 0, 1.7e308}, {bins = 2})
-      assert.same({1, 2}, counts) -- as in numpy.histogram, an edge belongs to the bin above it
+      assert.same({1, 2}, counts) -- as in numpy.histogram, a value at an edge belongs to the bin above the edge
       assert.same({-1.7e308, 0, 1.7e308}, edges)
       assert.is_nil(wide:svg():find("nan", 1, true))
       local figure_of_many, many = plot.subplots()

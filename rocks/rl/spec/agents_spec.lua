@@ -1,4 +1,4 @@
--- Tests that agents learn, and tests their parts.
+-- Tests that agents learn to solve simple environments, and tests the parts of agents.
 
 local torch = require "tlua"
 local rl = require "tlua.rl"

@@ -1,4 +1,5 @@
--- Tests the updates of TD3 and DDPG against PyTorch's, action noise, and what the agents with a buffer have in common.
+-- Tests TD3, DDPG and SAC: their updates against PyTorch's results, action noise, and the code that agents with a
+-- replay buffer have in common.
 
 local torch = require "tlua"
 local rl = require "tlua.rl"

@@ -39,7 +39,8 @@ describe("hostile requests", function()
       local client <close> = Client.new(server.port)
       client:send("POST /v2/models/model/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: Chunked\r\n\r\n"
          .. "2\r\n{}\r\n0\r\n\r\n" .. hidden)
-      assert.equal(400, (client:answer())) -- the body {} lacks the field `inputs`
+      -- The first request's body {} lacks the field `inputs`, so it gets status 400.
+      assert.equal(400, (client:answer()))
       assert.equal(200, (client:answer()))
    end)
 

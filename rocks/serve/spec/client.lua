@@ -17,7 +17,7 @@ Client.__close = Client.close
 
 function Client:send(text) return self.socket:send(text, 10) end
 
--- Waits for more bytes. Returns whether some have come.
+-- Waits for more bytes from the server. Returns whether any have come.
 local function more(self, seconds)
    local part = self.socket:take(seconds or 20)
    if part == nil then return false, "closed" end

@@ -13,7 +13,7 @@ local function save(folder, name, program)
 end
 
 local texts <const> = [[
--- Returns each text in capitals, and its number of bytes.
+-- This model in Lua returns each text in capitals, and the number of bytes of each text.
 local torch = require "tlua"
 return {
    inputs = {

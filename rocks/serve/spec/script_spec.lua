@@ -234,7 +234,7 @@ describe("compressed bodies", function()
       end
       assert.same({200, 2.0}, {ask(zlib(text), "deflate")})
       assert.same({200, 2.0}, {ask(zlib(text), "Deflate")})
-      local damaged = zlib(text):gsub("2", "3") -- the data no longer match the checksum
+      local damaged = zlib(text):gsub("2", "3") -- the data do not match the checksum any more
       for _, content in ipairs {zlib(text):sub(1, 40), zlib(text):sub(1, -2), damaged} do
          local status, message = ask(content, "deflate")
          assert.equal(400, status)

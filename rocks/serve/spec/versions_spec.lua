@@ -374,7 +374,8 @@ describe("torch.serve and batches", function()
       local function pick(i) return values:index_select(1, i), i * 2 end
       local program = torch.export(pick, {torch.tensor {1, 2}}, {dynamic = {i = {1}}})
       local server = ready(serve(program, {max_queue_delay = 0.2, max_batch_size = 8, outputs = {"row", "twice"}}))
-      -- Returns the body and the headers of a request for rows; all outputs are returned as bytes.
+      -- Returns the body and the headers of a request for the rows with the given numbers. All outputs are requested as
+      -- bytes.
       local function binary(rows, extra)
          local head = ('{"inputs":[{"name":"i","shape":[%d],"datatype":"INT64","parameters":{"binary_data_size":%d}}],'
             .. '"parameters":{"binary_data_output":true}%s}'):format(#rows, 8 * #rows, extra or "")

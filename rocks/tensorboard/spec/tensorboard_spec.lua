@@ -133,7 +133,8 @@ describe("a SummaryWriter", function()
       end)
       assert.same({"*hello*"}, values["note/text_summary"][1].strings)
       assert.equal("text", values["note/text_summary"][1].plugin)
-      -- six rows: tp, fp, tn, fn, precision and recall, each for the thresholds 0, 0.5 and 1
+      -- The expected values are six rows: true positives, false positives, true negatives, false negatives, precision
+      -- and recall. Each row has a value for each of the thresholds 0, 0.5 and 1.
       assert.close({2, 1, 0, 1, 0, 0, 0, 1, 1, 0, 1, 2, 2 / 3, 1, 0, 1, 0.5, 0}, values.pr[1].floats, 1e-6)
       local graph
       for _, event in ipairs(events) do graph = graph or event.graph_def end

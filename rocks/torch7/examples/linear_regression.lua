@@ -45,7 +45,7 @@ end
 -- Compares the loss with the loss of the least-squares solution.
 local A = torch.cat(data[{{}, {2, 3}}], torch.ones(data:size(1), 1), 2)
 local y = data[{{}, {1}}]
--- gels returns the solution in the first rows, and residuals in the rows after them
+-- gels returns the solution in the first rows, and further rows with residuals after them
 local best = torch.gels(y, A):narrow(1, 1, 3)
 local least = criterion:forward(torch.mm(A, best), y)
 print(("loss %.4f, by least squares %.4f"):format(loss, least))

@@ -88,7 +88,7 @@ describe("Torch7's dpnn", function()
       local g = ram:backward(x, given)
       assert.same({2, 4}, g:size():totable())
       local bias, expected = action:get(1).gradBias, torch.zeros(2)
-      for t = 1, 3 do -- the difference of the output and the mean is the noise that was drawn
+      for t = 1, 3 do -- the difference between the output and the mean is the noise that was drawn
          local mean = torch.mm(t == 1 and ram.before or outputs[t - 1], action:get(1).weight:t())
             + action:get(1).bias:view(1, 2):expand(2, 2)
          local far = (ram.actions[t] - mean):div(0.01)

@@ -81,7 +81,7 @@ local function sum(fn, n, ...)
    return total
 end
 
--- Returns an element of a tensor (planes, rows, columns), or 0 for a position outside.
+-- Returns an element of a tensor (planes, rows, columns). A position outside the planes gives 0.
 local function at(x, p, r, c)
    if r < 1 or c < 1 or r > x:size(2) or c > x:size(3) then return 0 end
    return x[p][r][c]

@@ -200,7 +200,8 @@ describe("Torch7's tensors", function()
       local b = torch.Tensor {{1}, {2}, {4}}
       local fit = torch.gels(b, torch.Tensor {{1, 0}, {1, 1}, {1, 2}})
       assert.is_true((fit:narrow(1, 1, 2) - torch.Tensor {{5 / 6}, {1.5}}):abs():max() < 1e-12)
-      assert.is_true(math.abs(fit[3][1] ^ 2 - 1 / 6) < 1e-12) -- the sum of squared residuals
+      -- The square of this element is the sum of the squared residuals.
+      assert.is_true(math.abs(fit[3][1] ^ 2 - 1 / 6) < 1e-12)
       assert.raises("torch.gels: the matrix has no full rank: element 2 of the diagonal", function()
          torch.gels(b, torch.Tensor {{1, 0}, {1, 0}, {1, 0}})
       end)

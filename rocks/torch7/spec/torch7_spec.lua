@@ -136,7 +136,7 @@ describe("Torch7's methods", function()
       assert.same({11}, flat.shape)
       assert.is_true(torch.equal(before, model(x)))
       model(x):sum():backward()
-      assert.same({5.0}, {grads[11]:item()}) -- the gradient of the last bias
+      assert.same({5.0}, {grads[11]:item()}) -- element 11 is the gradient of the last bias
       model(x):sum():backward()
       assert.same({10.0}, {grads[11]:item()})
       model:zeroGradParameters()

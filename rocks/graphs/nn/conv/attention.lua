@@ -63,8 +63,8 @@ local function with_loops(self, edge_index, edge_attr, sources, targets)
    local others, attr = edges.remove_self_loops(edge_index, edge_attr)
    local loops = torch.arange(1, n + 1, {device = edge_index.device}):unsqueeze(1):expand(2, n)
    if attr then
-      -- Only the first n nodes get self loops. The attributes of a self loop are computed from
-      -- those of the edges that end at the node.
+      -- `add_self_loops` needs all nodes, to compute the attributes of a self loop from the edges
+      -- that end at the node. Only the self loops of the first n nodes are kept.
       local _, all = edges.add_self_loops(others, attr, self.fill_value,
          math.max(sources, targets or sources))
       attr = torch.cat {attr, all:narrow(1, attr:size(1) + 1, n)}
@@ -113,8 +113,8 @@ local function check_edges(self, edge_index, edge_attr)
    end
 end
 
--- Returns the targets of the edges and the number of targets. The flow decides which row of
--- edge_index has the targets.
+-- Returns the sources and the targets of the edges as two vectors, and the number of targets. The
+-- flow decides which row of edge_index has the targets.
 local function targets_of(self, edge_index, sources, targets)
    local adjacency = Adjacency.of(torch.type(self), edge_index, sources, targets, self.flow)
    return adjacency.rows[1], adjacency.rows[2], adjacency.num_targets

@@ -65,7 +65,7 @@ end
 local known <const> = setmetatable({}, {__mode = "k"})
 
 -- Returns normalised edges. Without `weight`, the result is cached as long as the tensor
--- `edge_index` exists and does not change.
+-- `edge_index` exists and is not changed.
 local function lookup(self, edge_index, weight, n, dtype)
    checks.edges(torch.type(self), edge_index)
    if weight or edge_index:is_inference() then

@@ -1,4 +1,5 @@
--- relations.lua - PNAConv, which combines several reductions, and RGCNConv, whose edges have types.
+-- relations.lua - two graph layers: PNAConv, which combines several reductions, and RGCNConv, for
+-- graphs whose edges have types.
 
 local torch = require "tlua"
 local args = require "tlua.args"
