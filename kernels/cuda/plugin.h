@@ -64,10 +64,10 @@ bool cuda_may_wait(const tl_Stream *stream, const char *what);
 ** and graphs. Without this macro, such a call fails and invalidates the captures. The permission
 ** ends with the enclosing block. Write this macro among the declarations of a block, after
 ** cuda_enter. */
-#define CUDA_RELAXED                                 \
-  __attribute__((cleanup(cuda_unrelax), unused)) int \
-      relaxed_ = /* the thread's previous capture mode, which is restored at the end of the block */
-cuda_relax() int cuda_relax(void);
+#define CUDA_RELAXED                                            \
+  __attribute__((cleanup(cuda_unrelax), unused)) int relaxed_ = \
+      cuda_relax() /* the thread's previous capture mode, which the end of the block restores */
+int cuda_relax(void);
 void cuda_unrelax(const int *mode);
 bool cuda_graph_launch(tl_Graph *graph, tl_Stream *stream);
 void cuda_graph_free(tl_Graph *graph);

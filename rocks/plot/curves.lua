@@ -265,7 +265,8 @@ function M.png(figure)
    end
    draw_lines(figure, x_axis, y_axis, right - left + 1, bottom - top + 1, function(i, x, y)
       local value = first_line + (i - 1) % #colours
-      set(left + x, top + y, value) -- lines are two pixels thick, so two pixels are set
+      -- lines are two pixels thick, so the pixels to the right and below are set, too
+      set(left + x, top + y, value)
       set(left + x + 1, top + y, value)
       set(left + x, top + y + 1, value)
    end)

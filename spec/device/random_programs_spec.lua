@@ -97,8 +97,8 @@ local function on_devices(steps, careless)
       if not careless then slot.tensor:record_stream(stream) end
    end
 
-   -- Returns a slot's tensor for work on a stream. If the tensor is on the other device, returns a copy, which the
-   -- current stream of that device sends.
+   -- Returns a slot's tensor for work on a stream. If the tensor is on another device than the stream, returns a copy
+   -- on the stream's device. The slot's sender, a stream of the tensor's device, makes the copy.
    local function read(slot, stream, by_event)
       if slot.tensor.device == stream.device then
          before(slot, stream, false, by_event)

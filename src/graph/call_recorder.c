@@ -256,9 +256,9 @@ static bool before_backward(tli_Trace *t) {
   return true;
 }
 
-/* After a backward pass, the gradients that it has computed belong to this trace. The pass may also
-** have changed them in place, so their new versions are accepted. A gradient of an earlier step
-** stays one if the pass has added to it. */
+/* Marks the gradients that a backward pass has computed as gradients of this trace, and accepts
+** their new versions, since the pass may have changed them in place. Gradients of earlier steps are
+** not marked, although the pass has added to them; t->added becomes the first of their tensors. */
 static bool after_backward(tli_Trace *t) {
   for (int32_t i = 0; i < t->nkept; i++) {
     tl_Tensor *grad = gradient_of(t->kept[i]);

@@ -205,10 +205,11 @@ static bool same_words(const Word *a, Word b) {
   return a->type == b.type && a->integer == b.integer;
 }
 
-/* A copy of the contents of some tables, by which changes are found. For each table, `words` has
-** the number of fields and the metatable, followed by the keys and values in the order of lua_next.
-** The user value of the snapshot is a list of the tables and their copies. The copies keep the keys
-** and values alive. */
+/* The contents of some tables at one moment, by which later changes are found. For each table,
+** `words` has the number of fields and the metatable, followed by the keys and values in the order
+** of lua_next. `words` holds plain pointers, which keep nothing alive. Therefore the user value of
+** the snapshot is a list {table, copy, ...}, where each copy is a Lua table with the same keys and
+** values. */
 typedef struct Snapshot {
   int64_t tables;
   Word words[];

@@ -36,8 +36,9 @@ local function classes(spec)
    return spec
 end
 
--- Adds to a definition the parameters probs and logits, the shape of one-hot vectors, and the field
--- `_categorical`: the distribution of the drawn classes' numbers.
+-- Adds to a definition the parameters probs and logits, the event shape {K} for K classes, and the
+-- field `_categorical`: a Categorical with the same parameters, which draws classes as numbers from
+-- 1 to K.
 local function one_of_classes(spec)
    spec = classes(spec)
    spec.event = function(self) return {self._n} end

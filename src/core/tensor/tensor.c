@@ -34,8 +34,8 @@ static void tensor_init(tl_Tensor *t, tl_Storage *storage, tl_DType dtype) {
   t->base = NULL;
 }
 
-/* Fails if the dtype is one of TL_STORED_DTYPES and the device is a GPU, whose kernels have loops
-** for the other dtypes only. Steals `storage`. */
+/* Sets the error for a dtype of TL_STORED_DTYPES on a GPU, whose kernels have loops for the other
+** dtypes only. Steals `storage`, and returns NULL. The caller has checked dtype and device. */
 static tl_Tensor *refuse_dtype(tl_Storage *storage, tl_DType dtype) {
   tli_fail(TL_EDTYPE, "tensor: there are no %s tensors on %s yet; use the CPU",
            tl_dtype_name(dtype), tli_device_str(storage->device));

@@ -111,8 +111,10 @@ local function extend_free(self, pool, one, row, order)
    end
 end
 
--- Extends a hypothesis by a token that leads to `node` of the lexicon. If a word ends there, the
--- next hypothesis is at the root again.
+-- Adds the hypotheses that extend `one` by a token that leads to `node` of the lexicon: one that
+-- stays at `node`, if longer words continue there, and one at the root for each word that ends at
+-- `node`. If no word ends there, adds one at the root for an unknown word, if unk_score allows
+-- this.
 local function enter(self, pool, one, score, token, node)
    local o, root = self.options, self.root
    local most = one.node.most
