@@ -148,7 +148,7 @@ function Parser:alternatives(nested)
          sequence[#sequence + 1] = item
       end
       list[#list + 1] = sequence
-      -- A rule continues on the next line if this line begins with |.
+      -- A rule continues on the next line if the next line begins with |.
       local _, last = self.text:find("^%s*|", self.at)
       if last then self.at = last + 1 end
    until not last

@@ -151,8 +151,9 @@ typedef struct tli_Graph {
   uint64_t seed, offset;
 } tli_Graph;
 
-/* Returns whether a program's results have gradients. A library built for one program has no such
-** programs. */
+/* Returns whether a program's results have gradients. In a library that is built to run one saved
+** program (TLI_RUNTIME) they never have, because a program whose results have gradients cannot be
+** saved. */
 static inline bool tli_graph_live(const tli_Graph *g) {
 #ifdef TLI_RUNTIME
   (void)g;

@@ -419,8 +419,8 @@ static bool push_copied(lua_State *L, const char *name) {
   return lua_istable(L, -1) && lua_getfield(L, -1, name) == LUA_TTABLE;
 }
 
-/* Replaces functions that a limit could not end, in the standard libraries that the function `push`
-** pushes. */
+/* Replaces the functions of the standard libraries that a limit could not end. push(L, name) pushes
+** a library, and returns false if there is none. */
 static void bound_standard(lua_State *L, bool (*push)(lua_State *L, const char *name),
                            lua_CFunction set_metatable) {
   int top = lua_gettop(L);

@@ -201,8 +201,8 @@ static void transpose(int m, int n, const number *from, int ld_from, number *to,
 ** factor_halves. */
 #define COLUMNS 32
 
-/* Factors a matrix like LAPACK's getrf: first the left half of its columns, then the rest. `t` has
-** room for a quarter of a. */
+/* Factors a matrix like LAPACK's getrf: first the left half of its columns, then the rest. The
+** buffer `t` has room for least(m, n) * n numbers. */
 static void factor_halves(int m, int n, number *a, int ld, int *pivots, int *info, number *t) {
   int k = least(m, n), one = 1, later = 0;
   if (k <= COLUMNS) {

@@ -160,8 +160,10 @@ __global__ void __launch_bounds__(SELECT_THREADS)
     indices[i] = candidates[i / k * each + chosen[i] - 1];
 }
 
-/* Returns how to divide rows. If there are few long rows, they are divided into parts of at least 8
-** k elements, so that each multiprocessor has two blocks to run, or a multiple of that. */
+/* Returns how to divide rows. If there are fewer than 64 rows, and they are long, each is divided
+** into parts of at least 8 * k and at least 32768 elements. If these would be more than two, and
+** fewer than eight, blocks for each multiprocessor, the parts are larger, so that there are about
+** two. */
 Division division_of(const tlk_Context *cx, const Keys &in, int64_t k) {
   if (in.n <= 1 << 17 || in.rows >= 64) return {1, in.n};
   int64_t least = 8 * k < 1 << 15 ? 1 << 15 : 8 * k, parts = in.n / least;

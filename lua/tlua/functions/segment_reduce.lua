@@ -6,8 +6,8 @@ local args = require "tlua.args"
 
 local M = {}
 
--- The largest or smallest row of each segment. If several elements are equally large or small, or
--- several are NaN, they share the gradient.
+-- The elementwise maximum or minimum of the rows of each segment. If several elements are equal to
+-- a result, or several are NaN, they share its gradient.
 local Extreme = torch.class("segment_reduce.Extreme", torch.autograd.Function)
 
 function Extreme.forward(ctx, rows, owners, full, reduce, include_self)

@@ -266,7 +266,9 @@ describe("the choice of asynchronous halving", function()
       note(asha, trials[8], 1, 0.9)
       assert.is_nil(asha:take(1)) -- trial 7 is still running
       note(asha, trials[7], 2)
-      assert.same({trials[2], 3}, {asha:take(0)}) -- no trial is left to begin or to promote, and no trial is running
+      -- Nothing runs or can begin, no trial is in a rung's best third, and none has reached rung 3. So the best trial
+      -- is promoted all the same.
+      assert.same({trials[2], 3}, {asha:take(0)})
       note(asha, trials[2], 3)
       assert.same({trials[5], 3}, {asha:take(0)}) -- trial 2 has failed, so trial 5 is promoted instead
       note(asha, trials[5], 3, 0.1)

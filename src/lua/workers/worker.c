@@ -479,8 +479,9 @@ static void answer_failure(Worker *w, lua_State *L, Message *m) {
   answer(w, m, NULL, text ? strdup(text) : NULL);
 }
 
-/* Calls the C function to which argument 1 points, with the other arguments. In an open state,
-** making a Lua function of it needs memory, so this is done here, in protected mode. */
+/* Calls the C function to which argument 1 points, with the other arguments. Once tlua is open in
+** the state L, the function needs the library's upvalues, so pushing the function needs memory and
+** may fail. For that reason it is pushed here, in protected mode. */
 static int call_pointed(lua_State *L) {
   lua_CFunction fn = *(const lua_CFunction *)lua_touserdata(L, 1);
   if (tli_state_find(L))

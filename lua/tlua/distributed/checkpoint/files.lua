@@ -1,9 +1,10 @@
 -- files.lua - the folder of a checkpoint, and the exchange of messages about its contents between
 -- ranks.
 --
--- While a save runs, its first rank keeps the file of the new index open under the temporary name
--- .tlua-PROCESS-COUNT-TIME.tmp in the folder. A later save removes the files of killed saves,
--- unless such an index belongs to a process that is still alive (core/platform/scratch.h).
+-- While a save runs, its first rank keeps the file of the new index open in the folder, under the
+-- temporary name .tlua-PROCESS-COUNT-TIME.tmp. At its end, a save removes the temporary files of
+-- dead processes (core/platform/scratch.h). If no temporary file is then left, no other save is
+-- running, and it also removes the parts that killed saves have left.
 
 local torch = require "tlua"
 local boxes = require "tlua.distributed.checkpoint.boxes"
