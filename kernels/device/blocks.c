@@ -353,8 +353,8 @@ static void complete(tlk_Blocks *b, tlk_Block *block) {
   settle_down(b, block);
 }
 
-/* Records a mark on each other stream that uses the block. If no mark is available, waits until the
-** device is idle instead. */
+/* Records a mark on every other stream that uses the block. If no mark is available, waits until
+** the device is idle instead. */
 static void ask_others(tlk_Blocks *b, tlk_Block *block) {
   block->deferred = false;
   for (int stream = 0; stream < TLK_BLOCK_STREAMS; stream++) {

@@ -1,4 +1,5 @@
--- marks.lua - maps values to positions on an axis, and chooses round tick marks and their labels.
+-- marks.lua - maps values to positions on an axis, and puts labelled tick marks at round
+-- numbers.
 
 local M = {}
 

@@ -64,7 +64,8 @@ local function parse(words)
    return path, settings, prints, trial
 end
 
--- Returns whether the command line has an option of a sweep.
+-- Returns whether the command line has the option --sweep. Raises an error if it has options of a
+-- sweep, such as --sweep.trials, without it.
 local function asks_for_sweep(settings)
    local options
    for _, setting in ipairs(settings) do

@@ -158,9 +158,9 @@ static void store(const Memory *m, const Described *t) {
   if (to) EACH(t) to[place(t, b, h, r, c)] = t->values[at(t, b, h, r, c)];
 }
 
-/* Returns the element of an operand that broadcasting combines with the element (b, h, i, d) of
-** a larger tensor. If the operand has fewer heads, several adjacent heads of the tensor share
-** one of its heads. */
+/* Returns the element of the operand t, whose values are x, that broadcasting combines with the
+** element (b, h, r, c) of a larger tensor of sizes `whole`. If the operand has fewer heads than
+** that tensor, each head of the operand serves several adjacent heads of the tensor. */
 static float element(const Described *t, const float *x, const int64_t *whole, int64_t b, int64_t h,
                      int64_t r, int64_t c) {
   const int64_t *d = dims(t);

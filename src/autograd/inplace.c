@@ -128,8 +128,9 @@ static tl_Tensor *like_base(const CopySlices *c, int64_t *shift) {
   return t;
 }
 
-/* Runs the operator's node on the slice's gradient, and overwrites the slice with the gradient of
-** the slice's previous value. */
+/* `slice` is the view's part of the base's gradient, which is the gradient of the view's new value.
+** Runs the operator's node on a copy of it. If the base needs a gradient, then overwrites `slice`
+** with the gradient of the view's previous value. */
 static bool through_slice(CopySlices *c, tl_Tensor *slice, tl_Tensor **out) {
   if (!tli_node_usable(c->op)) return false;
   tl_Tensor *grad = tlo_clone(slice);

@@ -69,8 +69,8 @@ struct tl_Program {
   int32_t *jumps;
   bool *patched;         /* for each of the graph's numbers: whether it depends on sizes */
   tl_Tensor **constants; /* the constants' tensors, or leaves that share memory with them (owned) */
-  /* length of `constants`; it stays when a schedule is added later, which adds constants only to
-  ** the graph */
+  /* length of `constants`; less than the graph's number of constants if a schedule is added later,
+  ** because its constants are added to the graph but not to this array */
   int32_t nconstants;
   bool has_state;
   tli_Mutex busy;          /* held during runs that change state; also guards the generator */

@@ -111,7 +111,8 @@ static void sense(const Spider *s, int frame, float *out) {
   const dReal *turned = dBodyGetRotation(trunk), *at = dBodyGetPosition(trunk),
               *speed = dBodyGetLinearVel(trunk), *spin = dBodyGetAngularVel(trunk);
   double beat = 6.283185307179586 * frame / 40;
-  /* the trunk's up and forward directions, in world coordinates */
+  /* turned[2] and turned[6] are x and y of the trunk's up direction in world coordinates, and
+  ** turned[4] is y of its forward direction */
   const dReal all[12] = {turned[2],   turned[6],   turned[4], at[2] - 0.78, speed[0],  speed[1],
                          spin[0] / 3, spin[1] / 3, spin[2],   speed[2],     sin(beat), cos(beat)};
   for (int i = 0; i < 12; i++) out[i] = (float)all[i];

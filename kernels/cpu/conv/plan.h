@@ -24,7 +24,7 @@ typedef struct tlk_ConvJob {
   void *weights;    /* array (groups, tiles, taps, height) of packed weights, owned by the job */
   int64_t count[3]; /* number of results along each dimension */
   int64_t pitch[3]; /* strides of the scratch image's dimensions, in elements */
-  int64_t at;       /* position of the grid's first result in a plane of the result */
+  int64_t at;       /* position of the grid's first number in a plane of the output */
   int64_t steps[3]; /* strides between results of the grid, in elements */
 } tlk_ConvJob;
 

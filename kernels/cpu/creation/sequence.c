@@ -27,9 +27,9 @@ static void real_numbers(const Sequence *s, int64_t at, int64_t n, double *out) 
   for (int64_t i = 0; i < n; i++) out[i] = s->start + (double)(at + i) * s->step;
 }
 
-/* Computes numbers first, first + by, ... of linspace's steps from `start`. Each number is rounded
-** once, as in PyTorch. Without instructions for this, the C library computes the same numbers, one
-** at a time. */
+/* Computes start + i * step for the n numbers i = `first`, `first + by`, and so on. A fused
+** multiply-add rounds each result only once, as in PyTorch. On processors without this instruction,
+** fma of the C library gives the same results, one at a time. */
 #define STEPS(name, attributes, real, fused)                                             \
   static attributes void name(double start, double step, double first, double by, int n, \
                               void *out) {                                               \

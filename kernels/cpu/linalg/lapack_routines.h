@@ -122,7 +122,8 @@ static bool potrf(const tlk_LapackCall *c, int64_t begin, int64_t end) {
 ** triangles slowly. */
 #define CORNER 4
 
-/* Solves x a^T = b as solve_by_products does, one column of x after the other. */
+/* Solves x a^T = b for a small triangle a. Does the work of solve_by_products (below) without
+** matrix products, one column of x after the other. */
 static void solve_corner(bool upper, int n, int rows, const number *a, int lda, number *b,
                          int ldb) {
   for (int i = 0; i < n; i++) {

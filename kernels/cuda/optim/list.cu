@@ -10,8 +10,9 @@
 
 /* ---- parts ---------------------------------------------------------------------------------- */
 
-/* How the blocks of a launch are divided among the tensors of a call: each tensor's size, and the
-** index of its first part. */
+/* The tensors of a call, and their division into parts. Each block of the launch processes one
+** part; parts are counted over all tensors. For each tensor: the index of its first part, the
+** number of its elements, and its data. first[count] is the number of all parts. */
 struct Parts {
   int32_t count;
   int32_t first[TLK_LIST_TENSORS + 1];

@@ -46,9 +46,9 @@ function M.activated(linear, x, name)
    return M.activation(name)(linear(x))
 end
 
--- Layers release the intermediate tensors of a long prompt at once, so that the next tensors reuse
--- their memory, which is still in the processor's cache. Otherwise, these tensors would occupy
--- memory until the next garbage collection.
+-- Layers release the intermediate tensors of a long prompt immediately, so that the next tensors
+-- reuse their memory, which is still in the processor's cache. Otherwise, these tensors would
+-- occupy memory until the next garbage collection.
 
 -- Modules of these classes return a new tensor from each call, and do not keep a reference to it.
 local makers = {[nn.Linear] = true, [nn.Embedding] = true, [nn.RMSNorm] = true}

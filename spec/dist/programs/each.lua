@@ -1,5 +1,5 @@
--- each.lua - runs several programs, one after the other, in the same MPI process of each rank. The environment variable
--- COUNT is the number of programs.
+-- each.lua - runs several programs, one after the other, in the same MPI process of each rank. The global variable
+-- COUNT, which ranks.lua sets, is the number of programs.
 
 for i = 1, COUNT do
    dofile "head.lua"

@@ -10,8 +10,9 @@
 #include "core/memory/alloc.h"
 #include "tlua.h"
 
-/* Allocates a device's memory for the current stream. If memory is exhausted even after garbage
-** collection, returns NULL with TL_EMEM and the statistics. */
+/* Allocates memory of a device for the current stream. If memory is exhausted even after garbage
+** collection, returns NULL; the error is TL_EMEM, and its message has the statistics of the
+** memory. */
 void *tli_device_alloc(tl_Device device, int64_t bytes);
 void tli_device_free(tl_Device device, void *data, int64_t bytes);
 /* Sets the hook (borrowed) that serves the calling thread's requests for memory of a device instead

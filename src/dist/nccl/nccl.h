@@ -39,7 +39,8 @@ typedef struct tli_Nccl {
 
 static inline tli_Nccl *tli_nccl(tli_Group *g) { return (tli_Nccl *)(void *)g; }
 
-/* Appends the steps of a call to the group's list of steps (steps.c). */
+/* Translates the call `w` into steps, which are operations of NCCL, and appends the steps to the
+** group's list (steps.c). */
 bool tli_nccl_plan(tli_Nccl *n, const tli_Work *w) TL_MUSTCHECK;
 
 #endif
