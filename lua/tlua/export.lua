@@ -494,7 +494,8 @@ function M.load(path)
 end
 
 lazy.load(M, {})
--- lua/tlua/export_step.lua, which also makes programs, needs `wrap`; freeze.lua needs the class.
+-- The metatable keeps values for other files: lua/tlua/export_step.lua, which also makes programs,
+-- uses `wrap`, and freeze.lua uses the class.
 getmetatable(M).wrap = wrap
 getmetatable(M).Program = Program
 getmetatable(M).__call = function(_, ...) return M.export(...) end

@@ -149,7 +149,7 @@ local function convert_results(fn, ...)
    return table.unpack(results, 1, results.n)
 end
 
--- Returns the dtype to which the tensors among the arguments are promoted.
+-- Returns the dtype to which type promotion converts the tensors among the arguments.
 local function common_dtype(name, arguments)
    local function promoted(a, b)
       if not a then return b end

@@ -94,7 +94,7 @@ function M.kind(kind)
       end
    end
 
-   -- Calls an operator that has a tensor of this kind among its arguments.
+   -- Calls the operator `name`, which has a tensor of this kind among its arguments.
    function kind.call(name, ...)
       local last = select(-1, ...)
       if type(last) == "table" and rawget(last, "out") ~= nil then

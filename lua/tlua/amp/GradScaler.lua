@@ -80,7 +80,7 @@ function GradScaler:forget()
    self.optimizers = setmetatable({}, {__mode = "k"})
 end
 
--- Creates the scale and the growth counter on the device, once the device is known.
+-- Creates the scale and the growth counter, as soon as the device is known.
 local function begin(self, device)
    if self.scale_number then return end
    self.scale_number = torch.full({}, self._init_scale, {dtype = "float32", device = device})

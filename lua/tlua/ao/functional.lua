@@ -98,7 +98,7 @@ function Float:matmul(x, y) return observed(self, torch.matmul(x, y)) end
 local Quantized = class.class("ao.nn.quantized.QFunctional", Module)
 M.QFunctional = Quantized
 
--- half() and similar methods do not convert the scale.
+-- This field makes half() and similar methods leave the scale in its dtype.
 Quantized._keeps_dtypes = true
 
 -- Converts a scale and a zero point that were assigned as numbers to tensors, because a state

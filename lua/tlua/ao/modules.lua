@@ -132,7 +132,8 @@ function Linear:__init(layer)
    if layer.bias then self:register_buffer("bias", layer.bias:detach():float():clone()) end
 end
 
--- half() and similar methods do not convert the scale and the bias, as in PyTorch.
+-- This field makes half() and similar methods leave the scale and the bias in their dtypes, as in
+-- PyTorch.
 Linear._keeps_dtypes = true
 
 -- Returns which tensor is expected if a tensor of a loaded state is wrong, and nil if the tensor is

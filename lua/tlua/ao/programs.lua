@@ -110,7 +110,8 @@ local function is_depthwise(graph, node)
 end
 
 -- Returns whether a node is a layer that can be replaced by a layer of 8-bit integers. Depthwise
--- convolutions gain only if the range of their input is known.
+-- convolutions are replaced only if the range of their input is known (`is_static`), since
+-- otherwise they would not become faster.
 local function is_layer(graph, node, is_static)
    local weight = node.args.weight
    if node.op ~= "call_function" or not weight or weight.op ~= "get_attr" then return false end
@@ -130,7 +131,7 @@ local function add_constant(graph, name, tensor)
 end
 
 -- Replaces a layer by one of 8-bit integers. `range` is {scale, zero point} of its input; {0, 0}
--- makes each call compute them.
+-- means that each call computes both.
 local function replace_layer(graph, node, range)
    local name <const> = node.args.weight.target
    local weight = graph.constants_[name]
@@ -209,7 +210,8 @@ local function scale_of(low, high)
    return {scale, math.max(0, math.min(255, math.floor(-low / scale + 0.5)))}
 end
 
--- Returns the layers of a graph that quantize_ replaces. `skip` is a set of names of weights.
+-- Returns the layers of a graph that quantize_ replaces. `skip` is a set of names of weights whose
+-- layers stay unchanged.
 local function layers_of(graph, skip, is_static)
    local layers = {}
    for _, node in ipairs(graph.nodes) do

@@ -33,7 +33,8 @@ local stored <const> = {quint8 = "uint8", qint8 = "int8", qint32 = "int32"}
 local Quantized = {}
 local of_parts <const> = {__index = Quantized}
 
--- Returns a quantized tensor with the given integers, and the scales and zero points of `like`.
+-- Returns a quantized tensor that has the given integers, and the scales and zero points of the
+-- quantized tensor `like`.
 local function with_integers(like, integers, axis)
    return kind.new(setmetatable({
       integers = integers, dtype = like.dtype, scale = like.scale, zero_point = like.zero_point,

@@ -193,7 +193,7 @@ function Layer:__init(layer, qconfig, place)
    if layer.bias then self:register_buffer("bias", layer.bias:detach():float():clone()) end
 end
 
--- half() and similar methods do not convert the scales and the bias.
+-- This field makes half() and similar methods leave the scales and the bias in their dtypes.
 Layer._keeps_dtypes = true
 
 -- Returns which tensor is expected if a tensor of a loaded state is wrong, and nil if the tensor is
@@ -384,7 +384,7 @@ function M.prepare(...)
       end
       if getmetatable(module) ~= DeQuantStub and not rawget(module, "activation_post_process") then
          module.activation_post_process = qconfig.activation()
-         -- a FloatFunctional calls its observer itself
+         -- A FloatFunctional calls its observer itself, so it needs no hook.
          if getmetatable(module) ~= functional.FloatFunctional then
             module:register_forward_hook(function(own, _, output)
                own.activation_post_process(output)

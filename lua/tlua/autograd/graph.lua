@@ -185,8 +185,8 @@ local function per_pass()
    end
 end
 
--- Returns the hook of tensor i. The hook that is called last in a pass calls fn with the gradients
--- of all tensors.
+-- Returns the hook for tensor i in mode "all". The hook that is called last in a pass calls fn with
+-- the gradients of all tensors.
 local function all_hook(tensors, fn, state, i)
    return function(grad)
       local pass, forget = state(function()

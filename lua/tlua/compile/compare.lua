@@ -29,7 +29,8 @@ function M.difference(got, expected, tolerance)
          if not tolerance or not tensor:is_floating_point() then return differs end
          local size = tensor:abs():max():item()
          local error_ = (tensor - other):abs():max():item()
-         local close = error_ <= tolerance * size -- this is false if one of the numbers is NaN
+         -- the comparison is false if one of the numbers is NaN
+         local close = error_ <= tolerance * size
          if not close then return differs end
       end
    end

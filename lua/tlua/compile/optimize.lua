@@ -73,7 +73,7 @@ end
 
 -- Dropout -----------------------------------------------------------------------------------------
 
--- Removes calls of dropout in evaluation mode, whose result is their argument itself.
+-- Removes calls of dropout in evaluation mode, because such a call returns its argument unchanged.
 local function remove_dropout(graph)
    local count = 0
    for _, node in ipairs {table.unpack(graph.nodes)} do

@@ -12,7 +12,8 @@ local running = false
 --- Returns whether a call is being watched.
 function M.running() return running end
 
--- Properties of tensors that a trace does not record.
+-- Properties of tensors that a trace does not record. A call that reads one cannot be repeated by a
+-- program.
 local properties <const> = {
    grad = true, grad_fn = true, _version = true, retains_grad = true, output_nr = true,
    is_leaf = true,
@@ -35,8 +36,8 @@ local function checks_of(proxies)
       debug.setlocal(4, 1, env)
       return "the table of globals is used as a value"
    end
-   -- Refuses an explicit storage offset: it counts from the beginning of the storage, but an input
-   -- of a program may begin anywhere in its storage.
+   -- Returns a reason against an explicit storage offset. The offset counts from the beginning of
+   -- the storage, but an input of a program may begin anywhere in its storage.
    local function check_place()
       local second, third, fourth = argument(2), argument(3), argument(4)
       for _, given in ipairs {second, third, fourth} do

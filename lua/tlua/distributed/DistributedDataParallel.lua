@@ -243,7 +243,8 @@ end
 function DDP:_arrived(i)
    if not self.sync then return end
    local pass = current(self)
-   -- in a nested backward pass, .grad is already the bucket's view and contains the sum
+   -- In a nested backward pass, the bucket's view is .grad already and contains the sum, so nothing
+   -- is copied.
    if pass.ready[i] then return end
    local static = rawget(self, "static")
    if static and static.is_unused[i] then refuse_change(self, i, "got a gradient") end

@@ -113,8 +113,9 @@ end
 -- Returns the seconds that a step takes.
 local function time_of(m, x, o)
    local again = x.checkpointing and 1 or 0
-   local per_part = m.batch / (x.data * x.parts) -- this number equals x.micro
-   -- the matrix products of one microbatch on one stage
+   -- the number of sequences in a microbatch, which equals x.micro
+   local per_part = m.batch / (x.data * x.parts)
+   -- the FLOPs of the matrix products for one microbatch on one stage
    local operations = count_operations(m, x.checkpointing) * per_part / m.batch
    local products = operations / (x.tensor * x.pipeline * x.context)
       / (o.flops * o.matmul_efficiency)

@@ -77,7 +77,8 @@ local function apply(self, method, from, to, x)
 end
 
 function Transform:__call(x, y)
-   if y ~= nil and class.isinstance(x, Transform) then x = y end -- the call was `inverse:inv(y)`
+   -- in a call `inverse:inv(y)`, the first argument is the transform `inverse`
+   if y ~= nil and class.isinstance(x, Transform) then x = y end
    return apply(self, self._call, "x", "y", tensor_of(self, "x", x))
 end
 

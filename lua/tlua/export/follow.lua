@@ -18,7 +18,8 @@ local M = {}
 -- The end of each error message, which says what the user can do.
 local AGAIN <const> = "export the step again"
 
--- Methods of optimizers that a step calls. The method `step` is checked with the fields.
+-- Methods of optimizers that a step calls and that must not be replaced. The method `step` is
+-- checked together with the fields (fixed_fields).
 local METHODS <const> = {"zero_grad", "make_step", "update_group", "step_group"}
 
 -- Options of a GradScaler that a program has recorded as numbers.

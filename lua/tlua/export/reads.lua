@@ -82,7 +82,8 @@ end
 -- because a script may replace such methods in the object or in its class.
 function Reads:add_methods(object, path)
    for _, name in ipairs(nested.sorted_keys(self.methods)) do
-      local fine, fn = pcall(function() return object[name] end) -- __index may raise an error
+      -- the metamethod __index of an object may raise an error
+      local fine, fn = pcall(function() return object[name] end)
       if fine and type(fn) == "function" and not require "tlua.compile.library".owns(fn) then
          self:add(object, name, fn, path == "" and name or path .. "." .. name)
       end

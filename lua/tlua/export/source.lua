@@ -19,7 +19,8 @@ libtlua.a, or with the library that `make runtime PROGRAM=MODEL.tlp` makes.
 -- Bytes in a line of the C file.
 local WIDTH <const> = 20
 
--- Returns the text of the C file. `listing` is the program as text for people.
+-- Returns the text of the C file. `listing` is the readable text of the program, which becomes a
+-- comment.
 local function source_of(bytes, name, path, listing)
    local lines = {}
    for i = 1, #bytes, WIDTH do

@@ -481,7 +481,7 @@ local function first_call(parts, call, tensors)
       keep_values(named_tensors(parts)), keep_fields(parts), keep_random(),
    }
    local fine, message, seen = reads.during(trace.call, call, tensors)
-   -- `restore` must not discard the tensors that a scaler has created
+   -- A scaler has created tensors in the first call. Unlike all other changes, they are not undone.
    local made = {}
    for i, scaler in ipairs(parts.scalers) do made[i] = {scaler.scale_number, scaler.growth} end
    for _, undo in ipairs(restore) do undo() end

@@ -36,7 +36,7 @@ define("where", function(c)
    return pointwise(c)
 end)
 
--- Casts a tensor. to(other) and type_as(other) use only the dtype of `other`.
+-- The rule for casts. to(other) and type_as(other) use only the dtype of `other`.
 local function cast(c)
    if not c.batched.self or c.a.memory_format then return nil end
    return c.call()
@@ -224,7 +224,8 @@ define("nn.functional.pad pad", function(c)
    return c.call()
 end)
 
--- These operators already take batches of matrices.
+-- These operators already take batches of matrices, so the examples are one more dimension of a
+-- batch.
 define([[inverse det slogdet logdet cholesky qr svd matrix_exp matrix_power pinverse linalg.inv
    linalg.inv_ex linalg.det linalg.slogdet linalg.cholesky linalg.cholesky_ex linalg.qr
    linalg.svd linalg.svdvals linalg.eigh linalg.eigvalsh linalg.lu linalg.lu_factor
@@ -299,7 +300,7 @@ local function pairs_of_matrices(c)
 end
 define("linalg.solve_triangular linalg.cholesky_solve cholesky_solve cdist", pairs_of_matrices)
 
--- Takes the cross product of vectors along a dimension.
+-- The rule for cross products of vectors along a dimension.
 define("linalg.cross cross", function(c)
    local rank = common_rank(c)
    if not rank or rank == 0 or c.signature.name == "cross" and c.a.dim == nil then return nil end

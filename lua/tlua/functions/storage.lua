@@ -38,7 +38,7 @@ local function adopt(kind, elements)
    return self
 end
 
--- Returns the storage of a tensor.
+-- Returns the storage of a tensor: as bytes if `untyped` is true, otherwise as elements.
 local function of(tensor, untyped)
    return adopt(untyped and UntypedStorage or TypedStorage,
       torch._storage_view(tensor, untyped))

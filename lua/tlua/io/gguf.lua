@@ -62,7 +62,7 @@ local function read_strings(s, count, add)
    end
 end
 
--- Reads `count` numbers.
+-- Reads `count` numbers in a format of string.unpack, and returns them as a list.
 local function read_numbers(s, format, count)
    local list, size, most <const> = {}, string.packsize(format), 128
    for first = 1, count, most do

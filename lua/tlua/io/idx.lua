@@ -32,7 +32,9 @@ function M.unpacked_size(packed)
    local head, message = torch.io.inflate(packed, "gzip", 4 + 16 * 4, true)
    local s = source.new(head or source.fail("%s", message))
    local dtype, shape = read_header(s)
-   local elements, most = 1, packed:numel() * 1032 -- deflate compresses at most by the factor 1032
+   -- Deflate compresses at most by the factor 1032, so the header's sizes are wrong if they need
+   -- more bytes.
+   local elements, most = 1, packed:numel() * 1032
    for _, size in ipairs(shape) do elements = math.min(elements * size, most + 1) end
    if elements * dtype[2] > most then
       source.fail("the shape {%s} is larger than what is packed", table.concat(shape, ", "))

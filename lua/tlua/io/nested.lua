@@ -6,7 +6,8 @@ local M = {}
 
 local MODULE <const> = "torch.nested._internal.nested_tensor"
 
--- Maps a nested tensor's parts to its list of dense tensors.
+-- Maps the parts of a nested tensor to the list of dense tensors that M.tensors has returned for
+-- it.
 local written = setmetatable({}, {__mode = "k"})
 
 local function parts_of(x) return torch._wrapped_parts(x, getmetatable(x)) end

@@ -45,7 +45,8 @@ end
 function M.read(bytes, mapped, place)
    local archive = zip.open(bytes)
    local prefix = prefix_of(archive)
-   -- all checksums are 0 in files written after torch.serialization.set_crc32_options(False)
+   -- Files that were written after torch.serialization.set_crc32_options(False) have only checksums
+   -- of 0. Such checksums are not verified.
    local function read_file(name, check)
       local entry = archive[prefix .. name]
       if not entry then return nil end

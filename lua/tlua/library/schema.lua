@@ -172,7 +172,7 @@ local function check(who, param, value)
    if not fits(value) then args.refuse(who, param.name, expected, value) end
 end
 
--- Moves the arguments in a table of names to their positions.
+-- Moves arguments that were given by name to the positions of their parameters.
 local function take_names(who, schema, given, named)
    local known = {}
    for i, param in ipairs(schema.params) do known[i], known[param.name] = param.name, i end

@@ -36,7 +36,9 @@ local function private_folder()
    local pipe <close>, why = io.popen "umask 077 && mktemp -d 2>&1"
    local path = pipe and pipe:read "l"
    if not path and pipe then
-      local _, how, number = pipe:close() -- if the shell cannot open files, it prints no error
+      -- A shell that cannot open files prints no error, so the message gives its exit status and a
+      -- likely cause.
+      local _, how, number = pipe:close()
       why = ("mktemp gave none (%s %d); may too few files be open (ulimit -n)?"):format(how, number)
    end
    if not path or path:sub(1, 1) ~= "/" then
@@ -57,8 +59,8 @@ end
 ---@class multiprocessing.ProcessContext
 local ProcessContext = class.class("multiprocessing.ProcessContext")
 
--- Processes that have not been joined. They must not be collected: closing their pipe would end
--- them.
+-- The ProcessContexts that have not been joined. They must not be collected, because collecting one
+-- would close its pipe, which would end its processes.
 local running = {} -- luacheck: ignore 241
 
 function ProcessContext:__init(folder, pipe, nprocs)

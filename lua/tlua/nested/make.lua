@@ -73,7 +73,7 @@ local function ragged_dim(who, name, list)
    return at or 1
 end
 
--- Joins a list of tensors into a nested tensor.
+-- Makes a nested tensor of a list of tensors.
 local function join(who, name, list, a)
    local d = ragged_dim(who, name, list)
    local lengths = {}

@@ -129,7 +129,8 @@ end)
 
 -- Reductions along the ragged dimension -----------------------------------------------------------
 
--- Returns the smallest and the largest number of a tensor's dtype, which must be real.
+-- Returns the smallest and the largest number of a tensor's dtype. Raises an error for a complex
+-- dtype.
 local function limits(name, x)
    if x:is_complex() then args.refuse(name, "input", "a tensor of real numbers", x) end
    local info = x:is_floating_point() and torch.finfo(x.dtype) or torch.iinfo(x.dtype)
@@ -198,7 +199,8 @@ local function read(...)
    return given, options
 end
 
--- Calls fn with the options as the last argument, if there are any.
+-- Calls fn with x, the values in `given` from position `first` on, and the options as the last
+-- argument if there are any.
 local function call(fn, x, given, first, options)
    local list = table.move(given, first, given.n, 1, {})
    local n = math.max(given.n - first + 1, 0)
@@ -351,7 +353,8 @@ end
 
 -- Losses ------------------------------------------------------------------------------------------
 
--- Returns the components of a loss's input and target. Raises an error unless both are nested.
+-- Returns the components of a loss's input and target. Raises an error unless both are nested
+-- tensors.
 local function both(name, x, target)
    local p, q = parts(x), parts(target)
    if not (p and q) then

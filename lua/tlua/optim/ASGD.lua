@@ -19,8 +19,8 @@ local Fused = require "tlua.optim.Fused"
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.ASGD
 local ASGD = class.class("optim.ASGD", Fused)
 
--- The options. lambd: decay of the parameters; alpha: exponent of the learning rate's decay; t0:
--- the step at which averaging begins.
+-- The options. lambd is the decay of the parameters, alpha the exponent of the learning rate's
+-- decay, and t0 the step at which averaging begins.
 local defaults = {lr = 1e-2, lambd = 1e-4, alpha = 0.75, t0 = 1e6, weight_decay = 0}
 
 ASGD.clocks = {"step", "eta", "mu"}

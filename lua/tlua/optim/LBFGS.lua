@@ -68,7 +68,7 @@ function LBFGS:options_to_pytorch(group)
    if group.max_eval == 0 then group.max_eval = group.max_iter * 5 // 4 end
 end
 
--- Returns a view of a complex tensor as pairs of real numbers; a real tensor is returned itself.
+-- Returns a view of a complex tensor as pairs of real numbers. A real tensor is returned unchanged.
 local function real_of(tensor)
    return tensor:is_complex() and tensor:view_as_real() or tensor
 end
@@ -95,7 +95,8 @@ local function move(params, t, direction)
    end
 end
 
--- Returns the direction -H g, computed from the history by the two-loop recursion.
+-- Returns the direction -H g, where g is the gradient and H the approximate inverse of the Hessian.
+-- The two-loop recursion computes it from the history.
 local function find_direction(state, gradient)
    local s, y, rho = state.old_stps, state.old_dirs, state.ro
    local q = -gradient

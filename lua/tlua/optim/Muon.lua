@@ -119,7 +119,8 @@ function Muon:update_group(o, offset)
       end
    end
    local lr, rounded = rate(o.lr)
-   local left = rounded(1 - rounded(lr * o.weight_decay)) -- weight decay uses the unadjusted rate
+   -- weight decay uses the learning rate without the adjustment for the matrix's sizes
+   local left = rounded(1 - rounded(lr * o.weight_decay))
    for i, direction in ipairs(directions(self, params, grads, positions, o)) do
       local m, n = table.unpack(parts.whole_shape(params[i]))
       if m * n > 0 then

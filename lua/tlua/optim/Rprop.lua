@@ -19,8 +19,8 @@ local Fused = require "tlua.optim.Fused"
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.Rprop
 local Rprop = class.class("optim.Rprop", Fused)
 
--- The options. lr: the initial step sizes; step_sizes: their bounds; etas: the factors by which
--- they shrink and grow.
+-- The options. lr is the initial size of all steps, step_sizes are the bounds of the sizes, and
+-- etas the factors by which a size shrinks and grows.
 local defaults = {lr = 1e-2, etas = {0.5, 1.2}, step_sizes = {1e-6, 50}}
 
 Rprop.clocks = {"step"}

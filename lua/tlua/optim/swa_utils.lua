@@ -232,7 +232,7 @@ function M.update_bn(loader, model, device)
    model:train()
    for _, layer in ipairs(layers) do
       layer:reset_running_stats()
-      layer.momentum = false -- false means the mean over all batches
+      layer.momentum = false -- false means that the running statistics are means over all batches
    end
    torch.no_grad(function()
       each_batch(loader, function(batch)

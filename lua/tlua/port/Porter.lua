@@ -64,7 +64,7 @@ end
 function Porter:name(id)
    if reserved[id] then
       local ty = self:lookup(id)
-      -- the module has the same name in Lua
+      -- An imported module such as math keeps its name, because it has the same name in Lua.
       if ty and ty.k == "lib" and ty.path == id then return id end
       return id .. "_"
    end

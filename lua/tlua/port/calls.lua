@@ -369,7 +369,7 @@ local function torch_call(P, node, path)
    local arguments = M.arguments(P, node, form)
    local ty = torch_type(path, form)
    if not exists then ty = nil end
-   if is(ty, "module") then -- keeps the type of a list's modules if it is known
+   if is(ty, "module") then -- a list of modules keeps the type of its items if it is known
       local list = node.args[1] and node.args[1].ty
       ty = {k = "module", class = ty.class, e = list and list.e}
    end

@@ -22,7 +22,7 @@ local function keyword(node, name)
    end
 end
 
--- Translates all arguments unchanged, for a function with the same parameters.
+-- Translates all arguments of a call unchanged, for a function that has the same parameters in Lua.
 local function arguments(P, node, first)
    local list = {}
    for i = first or 1, #node.args do list[#list + 1] = (P:emit(node.args[i])) end
@@ -187,8 +187,8 @@ function builtins.reversed(P, node)
    return prefix(("%s(%s)"):format(P:py "reversed", text), is(e.ty, "list") and e.ty or types.list)
 end
 
--- Translates `list(x)` and `tuple(x)` to a copy. A new table to which nothing else refers is not
--- copied.
+-- Translates `list(x)` and `tuple(x)` to a copy. A new table to which nothing else refers, such as
+-- a literal, is not copied.
 local function listed(P, node)
    if #node.args == 0 then return {t = "{}", p = prec.atom, ty = types.list} end
    local inner = node.args[1]
@@ -519,7 +519,7 @@ end
 library["torch.nn.Sequential"] = of_pairs "Sequential"
 library["torch.nn.ModuleDict"] = of_pairs "ModuleDict"
 
--- whole modules cannot be saved, so their parameters are saved
+-- tlua's torch.save cannot save whole modules, so their parameters are saved
 library["torch.save"] = function(P, node)
    local text, e = P:emit(node.args[1], "prefix")
    if not (is(e.ty, "nn module") or is(e.ty, "inst") and e.ty.c.is_module) then return nil end

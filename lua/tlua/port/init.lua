@@ -99,7 +99,7 @@ local function define_all(known, body)
    return classes, functions
 end
 
--- Makes one pass over the script.
+-- Makes one pass over the script: translates it with the types that earlier passes have inferred.
 local function pass(script, known, body)
    local P = Porter(script, known)
    P.files, P.source_line = true, 1

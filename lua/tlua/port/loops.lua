@@ -75,7 +75,7 @@ end
 -- `spread` tells whether several values make one tuple in Python.
 local iterate
 
--- Returns whether a type is nn.ModuleDict or nn.ParameterDict, which pairs visits in order.
+-- Returns whether a type is nn.ModuleDict or nn.ParameterDict. pairs visits their items in order.
 local function is_named(ty)
    return is(ty, "nn") and (ty.class == "ModuleDict" or ty.class == "ParameterDict")
 end

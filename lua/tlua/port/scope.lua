@@ -132,7 +132,8 @@ local simple = {
    ImportFrom = true,
 }
 
--- Returns whether a statement assigns the variable before anything reads it.
+-- Returns whether a statement assigns the variable in every case before anything in the statement
+-- reads the variable.
 local function defines(stmt, name)
    if simple[stmt._] then
       if names_given(stmt)[name] then return true end

@@ -12,7 +12,8 @@ end
 
 -- Comments and blank lines ------------------------------------------------------------------------
 
--- Writes the source's comments, and at most one blank line, from the last written line to `line`.
+-- Writes the comments of the source between the last written line and `line`, and at most one blank
+-- line.
 local function gap(P, line)
    local blank = false
    for at = P.source_line, line - 1 do

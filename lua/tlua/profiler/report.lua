@@ -13,7 +13,8 @@ local function escape(value)
    return (value:gsub("[&<>]", {["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;"}))
 end
 
--- Returns a value as JSON that cannot end the script element around it.
+-- Returns a value as JSON, in which "</" is escaped so that it cannot end the script element around
+-- it.
 local function script(value) return (json.encode(value):gsub("</", "<\\/")) end
 
 -- Returns a list of names, and a function that returns a name's index in the list, from 0, and
@@ -117,8 +118,8 @@ local function rows_above(session, n)
    return above
 end
 
--- Writes events as numbers: begin and duration in ns, row, name, kind; events of devices have the
--- kind 8.
+-- Writes each event as numbers: its begin and its duration in ns, its row, the number of its name,
+-- and the number of its kind. Events of devices have the kind 8.
 local function put_timeline(put, session)
    local state, event = session:state(), {}
    local n = state.events

@@ -48,7 +48,8 @@ local function lives(session)
          life.to, alive[storage] = time, nil
       end
    end
-   -- a tensor that outlives the optimizer's step in which it was made is optimizer state
+   -- A tensor that outlives the optimizer's step in which it was made belongs to the optimizer's
+   -- state.
    for _, life in ipairs(list) do
       if life.step and life.category == "temporary" then
          local step = session:event(life.step)

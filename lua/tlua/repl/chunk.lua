@@ -29,7 +29,7 @@ end
 local no_beginning <const> = {["and"] = true, ["or"] = true, ["end"] = true, ["then"] = true,
    ["else"] = true, ["elseif"] = true, ["until"] = true, ["do"] = true}
 
--- Returns whether a line can begin an expression, and cannot continue the line before it.
+-- Returns whether a line begins an expression, rather than continuing the line before it.
 local function begins_expression(line)
    local word = line:match "^%s*([%a_][%w_]*)"
    return word and not no_beginning[word] or line:find "^%s*[%d#]" ~= nil

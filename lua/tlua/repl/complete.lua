@@ -56,7 +56,7 @@ local function index(value, key)
    end
 end
 
--- Calls `visit` with every key that value[key] is likely to find.
+-- Calls `visit` with the keys that value has itself or inherits.
 local function each_key(value, visit)
    if is_tensor(value) then
       for _, name in ipairs(properties) do visit(name) end

@@ -53,7 +53,8 @@ function M.parameters(tags)
          optional = tag.name:sub(-1) == "?",
       }
       list[i].options = types.fields(type)
-      -- the tag's text may describe options: "compress: of .npz; quality: of .jpg"
+      -- The text of the tag `options` may describe the options: "compress: of .npz; quality: of
+      -- .jpg".
       for _, option in ipairs(list[i].options or {}) do
          option.text = (";" .. text):match("[;,]%s*" .. option.name .. ":%s*([^;]*)") or ""
       end
@@ -377,7 +378,7 @@ local function function_of(name)
    end
 end
 
--- Methods that classes define for the library, not for programs.
+-- Names of methods that a class defines for the library's own use. The manual leaves them out.
 local for_the_library = {extra_repr = true, check = true, rule = true, adopt = true}
 
 local function methods_of(class, path)

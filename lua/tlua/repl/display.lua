@@ -24,7 +24,8 @@ local function escape(c)
    return escapes[c] or ("\\x%02X"):format(c:byte())
 end
 
--- Quotes a string. Text stays readable in any script; bytes that are not text are escaped.
+-- Quotes a string. Letters of any writing system stay readable. Control characters, and bytes of a
+-- string that is not UTF-8, are escaped.
 local function quote(text)
    local is_text = utf8.len(text)
    local dots = ""
@@ -95,7 +96,7 @@ local function keys_of(value)
    return n, keys
 end
 
--- Fills lines with as many list elements as fit.
+-- Arranges list elements in lines, as many in each line as fit.
 local function fill(items, width)
    local lines = {}
    for _, item in ipairs(items) do

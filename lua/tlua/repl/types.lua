@@ -20,7 +20,8 @@ function M.split(text)
          depth = depth + (opens[c] or 0)
          if depth == 0 and c:find "%s" then
             local before, after = text:sub(1, i - 1), text:sub(i):match "^%s*(.*)$"
-            local rest = after:match "^%.%.%.%s*(.*)$" -- `any ...` stands for several values
+            -- three dots after the type mean several values
+            local rest = after:match "^%.%.%.%s*(.*)$"
             if rest and before:find "[%w_]$" then return before .. " ...", rest end
             if not before:find "[|,:]$" and not after:find "^|" then return before, after end
          end

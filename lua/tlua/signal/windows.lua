@@ -92,8 +92,8 @@ function M.bartlett(...)
    end)
 end
 
--- Returns the size of the symmetric window that contains this window: with sym = false, this window
--- is the symmetric one without its last element.
+-- Returns the size of the symmetric window from which the requested window is cut. With sym =
+-- false, the requested window is a symmetric window of one more element, without its last element.
 local function span(a) return not a.sym and a.M > 1 and a.M + 1 or a.M end
 
 local take_cosine = take "cosine"

@@ -136,7 +136,7 @@ local function empty_like(s, options)
 end
 V.define("zeros_like empty_like", empty_like, false)
 
--- Defines a function that replaces the values by random numbers.
+-- Defines rand_like and randn_like, which replace the values of a sparse tensor by random numbers.
 for _, name in ipairs {"rand_like", "randn_like"} do
    V.define(name, function(s, options)
       local p = V.parts(s)

@@ -58,7 +58,7 @@ function M.assign(who, s, other)
    return s
 end
 
--- Defines the in-place form of an operator.
+-- Defines the in-place form of an operator, whose name ends in `_`.
 local function in_place(name)
    local who = name .. "_"
    V.define(who, function(s, ...)
@@ -92,7 +92,7 @@ end
 
 -- Numbers -----------------------------------------------------------------------------------------
 
--- Returns a number or a tensor of one element without dimensions; nil for any other value.
+-- Returns `value` if it is a number or a dense tensor without dimensions; otherwise returns nil.
 local function scalar(value)
    if type(value) == "number" then return value end
    if torch.is_tensor(value) and not V.is_sparse(value) and value:dim() == 0 then return value end

@@ -181,7 +181,8 @@ local function same_batch(a, b)
    return true
 end
 
--- Returns the products of batches of matrices of one shape, of which one is sparse.
+-- Returns the products of matrices from two batches. All matrices of a batch have one shape, and
+-- one of the batches is sparse.
 local function batched(who, a, b)
    a, b = cast(a), cast(b)
    local p, q = V.parts(a), V.parts(b)

@@ -134,8 +134,8 @@ function M.checkpoint(fn, ...)
    if not torch.is_grad_enabled() then
       return pass(fn(table.unpack(arguments, 1, arguments.n)))
    end
-   -- a Function handles tensors that are arguments and results themselves, but not tensors in
-   -- tables
+   -- Tensors in tables are passed as separate arguments, since a Function only handles tensors that
+   -- are arguments or results themselves.
    local given, with_given = tree.tensors(table.pack(table.unpack(arguments, 1, arguments.n)))
    local with_results
    local function flat(...)

@@ -81,14 +81,15 @@ local function reader(socket, seconds, most)
          waiting, at = waiting:sub(at) .. more(), 1
       end
    end
-   -- Returns at most n bytes, at least one.
+   -- Returns at most n of the next bytes, but at least one.
    function self.some(n)
       if at > #waiting then waiting, at = more(), 1 end
       local part = waiting:sub(at, at + n - 1)
       at = at + #part
       return part
    end
-   -- Returns the next bytes, or nil at the end of the connection.
+   -- Returns the bytes that have arrived, or waits for some. Returns nil at the end of the
+   -- connection.
    function self.rest()
       if at > #waiting then
          if ended then return nil end
@@ -107,8 +108,8 @@ local function length_of(text, base)
    return n and n >= 0 and n or nil
 end
 
--- Each of these functions makes an iterator over the parts of a response's body. There is one
--- function for each way in which a response gives the length of its body.
+-- Each of these functions returns an iterator over the parts of a response's body. There is one
+-- function for each way in which a response tells where its body ends.
 
 local function parts_of_length(from, length)
    return function()

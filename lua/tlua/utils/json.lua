@@ -73,7 +73,8 @@ local function read_string(text, position)
    local start = position
    position = position + 1
    local first = text:find('["\\%c]', position)
-   if first and byte(text, first) == 34 then -- the string has no escapes
+   -- the string has no escapes, so its text is copied at once
+   if first and byte(text, first) == 34 then
       local whole = sub(text, position, first - 1)
       if not utf8.len(whole) then fail(start, "a string that is not UTF-8") end
       return whole, first + 1

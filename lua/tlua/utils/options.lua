@@ -96,7 +96,8 @@ function Entry:convert(fn)
    return self
 end
 
--- Converts a text to an option's value; returns nil and a description of valid texts on failure.
+-- Converts a text to the value of an option. On failure, returns nil and a text that says which
+-- texts are valid.
 local function convert(entry, text)
    if entry.converter then
       local value, message = entry.converter(text)

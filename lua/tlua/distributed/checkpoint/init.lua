@@ -9,8 +9,8 @@ local modules = lazy.modules("tlua.distributed.checkpoint", {
    state_dict = [[get_model_state_dict set_model_state_dict get_optimizer_state_dict
       set_optimizer_state_dict get_state_dict set_state_dict StateDictOptions]],
 })
--- a second name of the module, as in PyTorch
+-- the functions of state_dict.lua under a second path that PyTorch also has
 modules.state_dict = "tlua.distributed.checkpoint.state_dict"
-modules._boxes = "tlua.distributed.checkpoint.boxes" -- used only by a spec
+modules._boxes = "tlua.distributed.checkpoint.boxes" -- Only a spec uses this field.
 
 return lazy.load({}, modules)

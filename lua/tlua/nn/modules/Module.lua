@@ -535,7 +535,7 @@ checked.methods(Module, [[modules() children() named_children() extra_repr() eva
    register_load_state_dict_post_hook(hook: callable)]])
 Module.register_module = Module.add_module
 
--- Torch7's methods, which are in the package torch7
+-- The methods of Torch7's modules are in the package torch7, which is loaded if it is installed.
 if packages.has "tlua.torch7.methods" then
    require "tlua.torch7.methods" (Module)
 else

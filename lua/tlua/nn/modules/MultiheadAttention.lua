@@ -164,8 +164,8 @@ local function weighted(q, k, v, mask, dropout)
    return weights:matmul(v), weights
 end
 
--- Raises an error if an option or a mask of the call does not work with nested tensors. Their
--- sequences need no masks.
+-- Raises an error if an option or a mask of the call does not work with nested tensors, whose
+-- sequences need no masks because they have no padding.
 local function check_nested(self, a)
    local wrong = a.need_weights and "need_weights: expected false"
       or not self.batch_first and "batch_first: expected true"

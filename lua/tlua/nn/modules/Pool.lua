@@ -90,7 +90,8 @@ for n = 2, 3 do
    end)
 end
 
--- Defines pooling whose windows are sized so that the result has the requested output_size.
+-- Defines adaptive pooling, whose windows are sized so that the result has the requested
+-- output_size.
 for n = 1, 3 do
    local average = ("adaptive_avg_pool%dd"):format(n)
    local name = ("AdaptiveAvgPool%dd"):format(n)
@@ -107,7 +108,7 @@ for n = 1, 3 do
       end)
 end
 
--- Computes the p-norm of each window, where p is norm_type.
+-- Defines the layers that compute the p-norm of each window, where p is norm_type.
 for n = 1, 3 do
    local pool = ("lp_pool%dd"):format(n)
    local name = ("LPPool%dd"):format(n)

@@ -64,7 +64,8 @@ local function suffix(layer, direction)
    return ("_l%d%s"):format(layer - 1, direction == 2 and "_reverse" or "")
 end
 
--- Calls visit(suffix, layer) for each layer and direction.
+-- Calls visit(suffix, layer) for each layer and direction, where `suffix` ends the names of its
+-- parameters.
 local function each_line(self, visit)
    for layer = 1, self.num_layers do
       for direction = 1, self.bidirectional and 2 or 1 do visit(suffix(layer, direction), layer) end

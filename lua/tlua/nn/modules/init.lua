@@ -5,7 +5,7 @@ local lazy = require "tlua.lazy"
 
 local fields = {}
 for name, module in pairs(lazy.fields(require "tlua.nn")) do
-   -- names of classes begin with a capital, so functions are left out
+   -- Only names that begin with a capital are listed, since these are the names of classes.
    if name:find "^%u" then fields[name] = module end
 end
 for file in ([[activation adaptive batchnorm channelshuffle container conv distance dropout flatten

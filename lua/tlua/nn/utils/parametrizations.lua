@@ -12,7 +12,7 @@ local parametrize = require "tlua.nn.utils.parametrize"
 
 local M = {}
 
--- Returns a module's tensor. Raises an error if there is none.
+-- Returns the tensor of a module that has the name `name`. Raises an error if there is none.
 local function weight_of(title, module, name)
    if not class.isinstance(module, Module) then
       args.refuse(title, "module", "a module", module)

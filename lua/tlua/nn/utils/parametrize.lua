@@ -183,7 +183,7 @@ local function this_thread()
    return coroutine and coroutine.running() or caches
 end
 
--- Returns the ParametrizationList of a field, or nil if it has none.
+-- Returns the ParametrizationList of the field `name` of a module, or nil if the field has none.
 local function list_of(module, name)
    local lists = rawget(module, "parametrizations")
    local list = lists and rawget(lists, name)

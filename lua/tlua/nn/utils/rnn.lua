@@ -29,7 +29,8 @@ local PackedSequence = class.class("nn.utils.rnn.PackedSequence")
 M.PackedSequence = PackedSequence
 
 local title <const> = "nn.utils.rnn."
-local cpu <const> = {device = "cpu"} -- the device of batch sizes and lengths
+-- the options for tensors of batch sizes and lengths, which are on the CPU
+local cpu <const> = {device = "cpu"}
 local take_sequence = args.signature(title .. [[PackedSequence(data: tensor, batch_sizes: tensor,
    sorted_indices: tensor?, unsorted_indices: tensor?)]])
 
