@@ -43,8 +43,9 @@ static const char *const calls =
     "dist.destroy_process_group()\n"
     "return true\n";
 
-/* A call that times out reads which calls the other ranks are making. Because they change these
-** data at the same time, the thread sanitizer would report a race. */
+/* When a call times out, it reads the other ranks' records of the calls that they are making,
+** while these ranks keep changing the records. If the accesses were not synchronized, the thread
+** sanitizer would report a race in this program. */
 static const char *const late =
     "local path, rank = ...\n"
     "local dist = torch.distributed\n"

@@ -165,7 +165,8 @@ describe("torch.load of images", function()
    it("reads JPEG files of three channels", function() check("color.jpg", 1) end)
    it("reads gray JPEG files", function() check("gray.jpg", 1) end)
 
-   -- Lua code that replaces dlopen. The new function does not find libraries whose names contain one of these words.
+   -- C code of a library that replaces dlopen when it is preloaded. Its dlopen does not find libraries whose names
+   -- contain jpeg, png, webp or libz.
    local hidden <const> = [[
       #define _GNU_SOURCE
       #include <dlfcn.h>

@@ -7,8 +7,8 @@
 #include "core/platform/parallel.h"
 #include "kernels/cpu/block_walk.h"
 
-/* Sums have at least this number of terms; with fewer, transposing the sums takes longer than
-** computing them. */
+/* The least number of terms of a sum for which vectors hold channels (tlk_conv_many). With fewer
+** terms, transposing the results would take longer than computing them. */
 #define FEW_TERMS 32
 
 bool tlk_conv_many(const tlk_Conv *conv, int64_t channels, int64_t terms) {

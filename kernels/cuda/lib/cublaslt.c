@@ -316,10 +316,10 @@ bool cuda_lib_gemm_wide(const struct tlk_gemm *call, float *out) {
 
 /* ---- epilogues ------------------------------------------------------------------------------- */
 
-/* Describes the epilogue of a linear layer. Returns false if the library's epilogue would compute
-** something else: cuBLASLt computes GELU with tanh, and stores the mask for ReLU's gradient in
-** another format than ours. Its float32 tanh is too coarse: on an H200, results up to 16 are off by
-** 4.8e-6. */
+/* Describes the epilogue of a linear layer. Returns false where the library's epilogue does not
+** fit: for exact GELU, since cuBLASLt has only the form with tanh; for this form in float32, since
+** its tanh is too coarse (on an H200, results of magnitude up to 16 were wrong by up to 4.8e-6);
+** and for ReLU with a mask for the gradient, whose format differs from ours. */
 static bool extra_of(const struct tlk_linear *call, Extra *out) {
   bool bias = call->bias != NULL;
   *out = (Extra){CUBLASLT_EPILOGUE_DEFAULT, call->bias, call->inner};

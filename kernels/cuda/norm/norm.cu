@@ -90,8 +90,8 @@ template <int N> struct LayerNorm {
   }
 };
 
-/* Computes the gradient of the input. With h = (x - mean) rstd and u = grad * weight, this gradient
-** is rstd (u - mean of u - h * mean of u h). */
+/* Computes the gradient of the input. With h = (x - mean) * rstd and u = grad * weight, this
+** gradient is rstd * (u - avg(u) - h * avg(u * h)), where avg is the mean over the row. */
 struct LayerNormInput {
   enum { inputs = 2, twice = true }; /* grad, x */
   Result mean, rstd;

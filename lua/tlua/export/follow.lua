@@ -88,7 +88,7 @@ local others <const> = {
    training = true, _evaluating = true, _hooks = true, _state_hooks = true, _fields = true,
 }
 
--- The largest number of options in a table of a module that are compared one by one.
+-- A module's table of options is followed only if it has at most this number of entries.
 local LONGEST <const> = 16
 
 -- Adds the fields of a table of options, such as the padding of a convolution, by calls of `add`.

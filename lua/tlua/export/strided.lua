@@ -47,8 +47,8 @@ function M.lines(found, tensors)
    return list
 end
 
---- Replaces the lines in a list of tensors by views that have the sizes and strides of the original
---- tensors.
+--- Replaces each line (the memory of a tensor as one dimension) in the list `tensors` by a view
+--- with the sizes and strides of the original tensor, which `found` has.
 function M.views(found, tensors)
    for _, item in ipairs(found) do
       tensors[item[1]] = tensors[item[1]]:as_strided(item[3], item[4])

@@ -151,8 +151,8 @@ known["torch.nested._internal.nested_tensor _rebuild_njt"] = function(m, given)
    return x or source.fail(why)
 end
 
--- Builds a quantized tensor. `parameters` is a tuple: the scheme, and the scale and the zero point
--- or the scales, the zero points and the axis, which counts from 0.
+-- Builds a quantized tensor. `parameters` is a tuple: (scheme, scale, zero point), or for channels
+-- (scheme, scales, zero points, axis), where the axis counts from 0.
 known["torch._utils _rebuild_qtensor"] = function(m, storage, offset, size, stride, parameters)
    local dtype = is_storage(storage) and storage.quantized
    local scheme = m.kind[parameters] and parameters[1]

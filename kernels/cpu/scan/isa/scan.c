@@ -11,8 +11,7 @@
 #define TABLE(s) TABLE_(s)
 #define TABLE_(s) TLK_ISA_NAME(tlk_scanners_##s)
 
-/* one entry more than needed, because an array in C may not be empty, as the generated list may
-** be */
+/* One entry more than needed: the generated list can be empty, but C has no empty arrays. */
 #define SCANNERS (TLK_NSCANS + 1)
 
 #define real int32_t

@@ -183,7 +183,7 @@ function Flat:take_back()
       torch.autograd._lend(p, self.pieces[i], version)
       local grad = self.stash[i]
       p.grad = grad
-      -- the memory of the stashed gradient now belongs to the parameter
+      -- the parameter holds the gradient now, so the stash's own reference to it is released
       if grad then grad:release() end
       self.stash[i] = nil
    end

@@ -44,8 +44,9 @@ local function check_mesh(title, mesh)
    return mesh
 end
 
--- Returns placements whose tensor dimensions count from 1; nil means Replicate(). Raises an error
--- unless there is one placement for each dimension of a mesh.
+-- Checks placements, and returns them as a list in which negative tensor dimensions are replaced by
+-- positive ones. A single placement stands for a list of one, and Replicate() for a missing
+-- placement or list. Raises an error unless there is one placement for each dimension of the mesh.
 local function check_placements(title, placements, mesh, ndim)
    if class.isinstance(placements, layouts.Placement) then placements = {placements} end
    local list, expected = {}, ("a list of %d placements"):format(mesh.ndim)
