@@ -167,8 +167,24 @@ describe("the export of a training step", function()
          history[#history + 1] = loss:detach()
          return #history > 50 and loss * 2 or loss
       end)
+      no_export(changes "calls", function(m, t)
+         m.calls = (m.calls or 0) + 1
+         return m.calls > 50 and square(m, t) * 2 or square(m, t)
+      end)
+      local factors = torch.ones(100):tolist()
+      no_export(changes "the length of factors", function(m, t) return square(m, t) * table.remove(factors) end)
+      no_export(changes "the length of list", (function()
+         local list = {}
+         return function(m, t)
+            list[#list + 1] = 1
+            local loss = square(m, t)
+            for i in ipairs(list) do loss = i > 50 and loss * 2 or loss end
+            return loss
+         end
+      end)())
       follows(function(m, t) -- these counters have no effect
          n = n + 1
+         m.calls = (m.calls or 0) + 1
          history[#history + 1] = t:sum()
          table.insert(history, "one more")
          state.n = state.n - 2
@@ -195,8 +211,36 @@ describe("the export of a training step", function()
          state.parts = {state.parts and state.parts[1] * 0.5 or t:sum()}
          return square(m, t) * state.parts[1]
       end)
+      local deep = {a = {b = {c = {d = torch.zeros(6, 4)}}}}
+      no_export(pattern, function(m, t)
+         local y = m(t) + deep.a.b.c.d
+         deep = {a = {b = {c = {d = y:detach()}}}}
+         return y:square():mean()
+      end)
+      local object = setmetatable({last = torch.zeros(6, 4)}, {__index = {}})
+      no_export(pattern, function(m, t)
+         local y = m(t) + object.last
+         object = setmetatable({last = y:detach()}, getmetatable(object))
+         return y:square():mean()
+      end)
+      local count, mask = torch.zeros({}, {dtype = "int64"}), torch.zeros(6, 4):bool()
+      no_export(pattern, function(m, t)
+         count = count + 1
+         return square(m, t) * count
+      end)
+      no_export(pattern, function(m, t)
+         local y = m(t):masked_fill(mask, 0)
+         mask = y:detach():gt(0)
+         return y:square():mean()
+      end)
+      local down = torch.zeros({})
+      no_export(pattern, function(m, t)
+         down = down - 1
+         return square(m, t) * down
+      end)
       follows(function(m, t) -- each call sets the field before it reads the field
-         state.output = m(t)
+         state.positive = m(t):detach():gt(0)
+         state.output = m(t):masked_fill(state.positive, 0)
          state.loss = state.output:square():mean()
          return state.loss
       end)
@@ -240,6 +284,16 @@ describe("the export of a training step", function()
          schedule:step()
          return schedule.last_epoch > 50 and square(m, t) * 2 or square(m, t)
       end, add_schedule)
+      for _, place in ipairs {"local", "model"} do
+         local warmup
+         no_export("the function steps optim.lr_scheduler.StepLR, which is not in the option `scheduler`", function(m, t)
+            (place == "model" and m.warmup or warmup):step()
+            return square(m, t)
+         end, function(parts)
+            local made = optim.lr_scheduler.StepLR(parts.optimizer, 50)
+            if place == "model" then parts.model.warmup = made else warmup = made end
+         end)
+      end
       local settings = {lr = 2}
       follows(function(m, t) return square(m, t) * settings.lr end)
       local w = torch.ones(4):requires_grad_()

@@ -188,7 +188,10 @@ local function note_call(watch, fn)
    if not caller or caller.source:sub(1, 6) == "=tlua:" then return end
    for n = 1, shallow[fn] and 0 or 2 do
       local given = argument(n)
-      if type(given) == "table" then watch.looped[given] = true end
+      if type(given) == "table" then
+         watch.looped[given] = true
+         if fn ~= table.insert then watch.counted[given] = true end
+      end
    end
    if fn == require and type(argument(1)) == "string" then watch.required[argument(1)] = true end
    if watch.library.denied[fn] and not harmless[fn] or is_coroutine(fn) then
@@ -280,7 +283,7 @@ local function call(lenient, fn, ...)
    local watch = setmetatable({
       functions = {}, list = {}, globals = {}, known = {}, proxies = {}, restore = {},
       library = library.refresh(), active = true, lenient = lenient, looped = {},
-      required = {},
+      counted = {}, required = {},
    }, Watch)
    watch.checks = checks_of(watch.proxies)
    watch.hook = function() on_call(watch) end
@@ -299,7 +302,8 @@ function M.call(fn, ...) return call(false, fn, ...) end
 
 --- Calls a function, as M.call does, but watches until the function ends: actions that a program
 --- cannot repeat neither stop the watch nor set `refusal`. The watch has more fields: `looped`, the
---- set of tables that the script passes to C functions, such as pairs; `required`, the set of the
+--- set of tables that the script passes to C functions, such as pairs; `counted`, the tables among
+--- them that it passes to another function than table.insert; `required`, the set of the
 --- modules that it requires; and `varying`, the place and the name of a called function whose
 --- result may differ next time, such as math.random.
 function M.whole(fn, ...) return call(true, fn, ...) end

@@ -328,6 +328,7 @@ end
 --- advances scheduler i. `schedule` is nil or has the positions of the scheduled options in the
 --- program and their values in each step.
 function M.new(graph, parts, order, increments, named, schedule)
+   outside.check_schedulers(parts)
    local link = {
       graph = graph, calls = calls_of(graph, parts, order), fields = fixed_fields(parts),
       schedulers = parts.schedulers, increments = increments, first = {}, columns = {},

@@ -3,6 +3,9 @@
 -- program does not see.
 
 local torch = require "tlua"
+local class = require "tlua.class"
+local library = require "tlua.compile.library"
+local nested = require "tlua.export.nested"
 
 local M = {}
 
@@ -19,20 +22,41 @@ function M.check_calls(parts, seen)
    end
 end
 
--- Returns a value that differs from `value` in all tensors; nil if it has no tensors of floats.
-local function other_value(value, depth)
-   if torch.is_tensor(value) then
-      if not value:is_floating_point() then return nil end
-      local _ <close> = torch.no_grad()
-      return value:detach() + 1
+-- The depth of nested tables whose tensors are changed.
+local DEEPEST <const> = 16
+
+-- Returns a tensor with other elements than `tensor` and than `earlier`, the value in an earlier
+-- call. Other integers are 1 or 2, so that they are valid positions and classes. Returns nil for
+-- integers and booleans that differ from the earlier ones by themselves.
+local function other_tensor(tensor, earlier)
+   if torch._sparse_parts(tensor) or tensor.device.type == "meta" then return nil end
+   local comparable = torch.is_tensor(earlier) and earlier.device == tensor.device
+      and not torch._sparse_parts(earlier)
+   local _ <close> = torch.no_grad()
+   if tensor:is_floating_point() or tensor:is_complex() then return tensor:detach() + 1.375 end
+   if comparable and not nested.same_bits(tensor, earlier) then return nil end
+   if tensor.dtype == "bool" then return tensor:logical_not() end
+   return tensor:eq(1):to(tensor.dtype) + 1
+end
+
+-- Returns a value that differs from `value` and from `earlier` in all tensors; nil if `value` has no
+-- tensors that must be changed.
+local function other_value(value, earlier, depth)
+   if torch.is_tensor(value) then return other_tensor(value, earlier) end
+   local meta = debug.getmetatable(value)
+   if type(value) ~= "table" or depth > DEEPEST then return nil end
+   -- objects of the library, such as modules, are left out, as are objects with a finalizer
+   if meta and (library.refresh().tables[meta] or rawget(meta, "__gc")
+      or class.isinstance(value, torch.nn.Module)) then
+      return nil
    end
-   if type(value) ~= "table" or getmetatable(value) or depth > 2 then return nil end
    local copy, any = {}, false
    for key, item in next, value do
-      local other = other_value(item, depth + 1)
+      local before = type(earlier) == "table" and rawget(earlier, key) or nil
+      local other = other_value(item, before, depth + 1)
       copy[key], any = other == nil and item or other, any or other ~= nil
    end
-   return any and copy or nil
+   return any and debug.setmetatable(copy, meta) or nil
 end
 
 --- Changes the tensors in variables and fields that the calls have changed. A call that gives them
@@ -41,7 +65,7 @@ function M.change_values(parts)
    local undo = {}
    for _, entry in ipairs(parts.upvalues) do
       local _, value = debug.getupvalue(entry[1], entry[2])
-      local other = not rawequal(value, entry[3]) and other_value(value, 1)
+      local other = not rawequal(value, entry[3]) and other_value(value, entry[3], 1)
       if other then
          debug.setupvalue(entry[1], entry[2], other)
          undo[#undo + 1] = function() debug.setupvalue(entry[1], entry[2], value) end
@@ -49,7 +73,7 @@ function M.change_values(parts)
    end
    for _, entry in ipairs(parts.fields) do
       local value = rawget(entry[1], entry[2])
-      local other = not rawequal(value, entry[3]) and other_value(value, 1)
+      local other = not rawequal(value, entry[3]) and other_value(value, entry[3], 1)
       if other then
          rawset(entry[1], entry[2], other)
          undo[#undo + 1] = function() rawset(entry[1], entry[2], value) end
@@ -118,6 +142,18 @@ end
 
 local function is_dense(tensor)
    return not torch._sparse_parts(tensor) and tensor.device.type ~= "meta" and tensor:numel() > 0
+end
+
+--- Raises an error if the calls have advanced a scheduler of the step's optimizers that is not in the
+--- option `scheduler`.
+function M.check_schedulers(parts)
+   for _, entry in ipairs(parts.other_schedulers) do
+      if entry[1].last_epoch ~= entry[2] then
+         torch.raise(("export_step: the function steps %s, which is not in the option `scheduler`; "
+            .. "the program would keep the learning rate of the example"):format(
+            torch.type(entry[1])))
+      end
+   end
 end
 
 --- Finds the tensors outside of the models that the program shares with the script. Appends them to

@@ -205,6 +205,9 @@ function Reads:add_table(value, path, depth, wanted)
       for key, item in next, value do copy[key] = item end
       table.insert(self.whole, {value, copy, path})
    end
+   if self.counted[value] and not meta then
+      table.insert(self.lengths, {value, rawlen(value), "the length of " .. path})
+   end
    if not meta then self:add_missing(value, path, wanted) end
    local inner = meta and self.names or wanted
    for _, key in ipairs(self:keys_of(value)) do
@@ -220,12 +223,22 @@ function Reads:add_table(value, path, depth, wanted)
    end
 end
 
+-- Adds a value to the list of schedulers if it is a scheduler of one of the step's optimizers.
+function Reads:note_scheduler(value)
+   if type(value) ~= "table" then return end
+   local optimizer = rawget(value, "optimizer")
+   if optimizer and self.optimizers[optimizer] and rawget(value, "last_epoch") then
+      table.insert(self.schedulers, {value, value.last_epoch})
+   end
+end
+
 function Reads:visit(value, path, depth, wanted)
    if torch.is_tensor(value) then table.insert(self.tensors, {path, value}) end
    if type(value) ~= "table" or depth > DEEPEST then return end
    if self.plain[value] then self:add_missing(value, path, wanted) end
    if self.seen[value] then return end
    self.seen[value] = true
+   self:note_scheduler(value)
    local meta, tables = debug.getmetatable(value), self.library.tables
    if tables[value] or rawequal(value, package.loaded) then return end
    -- __index may raise an error, as in add_methods
@@ -265,16 +278,19 @@ end
 ---@param watch table  the result of M.during
 ---@param models nn.Module[]  modules whose fields are left out, but not their methods
 ---@param skipped table<any, boolean>  objects whose fields are left out
+---@param optimizers optim.Optimizer[]  the list `schedulers` of the result has {scheduler, epoch} for
+--- each scheduler of these optimizers that is not in `skipped`
 ---@return table
-function M.of(watch, models, skipped)
+function M.of(watch, models, skipped, optimizers)
    local library = require "tlua.compile.library"
    local reads = setmetatable({
       fields = {}, upvalues = {}, seen = {}, names = {}, methods = {}, library = library.refresh(),
       own = {}, of_class = {}, plain = {}, looped = watch.looped, tables = {}, indexed = {},
       assigned = {}, used = {}, variables = {}, whole = {}, tensors = {}, varying = watch.varying,
-      measured = {}, lengths = {},
+      measured = {}, lengths = {}, counted = watch.counted, optimizers = {}, schedulers = {},
    }, Reads)
    for value in next, skipped do reads.seen[value] = true end
+   for _, optimizer in ipairs(optimizers) do reads.optimizers[optimizer] = true end
    local functions, wanted = {}, {}
    for _, fn in ipairs(watch.list) do
       if not library.owns(fn) then
@@ -292,6 +308,9 @@ function M.of(watch, models, skipped)
    for _, model in ipairs(models) do
       for path, module in model:named_modules() do
          reads.seen[module] = true
+         for _, item in next, module do
+            if not skipped[item] then reads:note_scheduler(item) end
+         end
          reads:add_methods(module, path)
          reads:add_inherited(module, path)
       end

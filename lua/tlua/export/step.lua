@@ -465,10 +465,11 @@ local function add_reads(parts, seen)
    for _, optimizer in ipairs(parts.optimizers) do
       skipped[optimizer.param_groups], skipped[optimizer.state] = true, true
    end
-   seen = reads.of(seen, parts.models, skipped)
+   seen = reads.of(seen, parts.models, skipped, parts.optimizers)
+   for _, entry in ipairs(parts.fields) do entry[5] = seen.used[entry[2]] end
    table.move(seen.fields, 1, #seen.fields, #parts.fields + 1, parts.fields)
    parts.upvalues, parts.whole, parts.tensors = seen.upvalues, seen.whole, seen.tensors
-   parts.lengths = seen.lengths
+   parts.lengths, parts.other_schedulers = seen.lengths, seen.schedulers
    outside.check_calls(parts, seen)
    parts.reads_rates = outside.reads_rates(parts, seen)
 end
@@ -491,7 +492,7 @@ local function first_call(parts, call, tensors)
    begin_state(parts, existing, scales)
    if not fine then error(message, 0) end
    parts.fields, parts.upvalues = follow.fields_of_models(parts.models), {}
-   parts.whole, parts.tensors, parts.lengths = {}, {}, {}
+   parts.whole, parts.tensors, parts.lengths, parts.other_schedulers = {}, {}, {}, {}
    if seen then add_reads(parts, seen) end
 end
 
