@@ -171,6 +171,15 @@ describe("the export of a training step", function()
          m.calls = (m.calls or 0) + 1
          return m.calls > 50 and square(m, t) * 2 or square(m, t)
       end)
+      local counts, key = {0, part = 0}, "part"
+      no_export(changes "counts%[1%]", function(m, t)
+         counts[1] = counts[1] + 1
+         return counts[1] > 50 and square(m, t) * 2 or square(m, t)
+      end)
+      no_export(changes "counts.part", function(m, t)
+         counts[key] = counts[key] + 1
+         return counts[key] > 50 and square(m, t) * 2 or square(m, t)
+      end)
       local factors = torch.ones(100):tolist()
       no_export(changes "the length of factors", function(m, t) return square(m, t) * table.remove(factors) end)
       no_export(changes "the length of list", (function()
@@ -185,6 +194,8 @@ describe("the export of a training step", function()
       follows(function(m, t) -- these counters have no effect
          n = n + 1
          m.calls = (m.calls or 0) + 1
+         counts[1] = counts[1] + 1
+         counts[key] = counts[key] + 1
          history[#history + 1] = t:sum()
          table.insert(history, "one more")
          state.n = state.n - 2
@@ -286,7 +297,8 @@ describe("the export of a training step", function()
       end, add_schedule)
       for _, place in ipairs {"local", "model"} do
          local warmup
-         no_export("the function steps optim.lr_scheduler.StepLR, which is not in the option `scheduler`", function(m, t)
+         local pattern = "the function steps optim.lr_scheduler.StepLR, which is not in the option `scheduler`"
+         no_export(pattern, function(m, t)
             (place == "model" and m.warmup or warmup):step()
             return square(m, t)
          end, function(parts)

@@ -11,6 +11,7 @@ local BEGIN <const> = 32
 local GETTABUP <const>, GETFIELD <const>, SELF <const> = 11, 14, 20
 local GETUPVAL <const>, GETTABLE <const>, GETI <const>, SETFIELD <const> = 9, 12, 13, 18
 local SETUPVAL <const>, SETTABUP <const>, ADDI <const>, LEN <const> = 10, 15, 21, 52
+local SETTABLE <const>, SETI <const> = 16, 17
 
 -- Instructions that may stand between the read of a variable and its assignment in an update, such
 -- as n = n + 1 or self.n = (self.n or 0) + 1: moves, loads of constants, reads, additions,
@@ -90,13 +91,16 @@ function Reader:upvalues(outer)
 end
 
 -- Returns whether the instruction at `start` reads a variable or a field only to update it. The
--- variable is the upvalue with the given number, counted from 0; the field has the given name.
+-- variable is the upvalue with the given number, counted from 0; the field has the given name or
+-- integer key. With the key true, any computed key will do.
 function Reader:updates(start, number, name, constants)
    for i = 1, LONGEST_UPDATE do
       local instruction = string.unpack("I4", self.code, start + 4 * i)
       local kind, place = instruction & 0x7f, instruction >> 16 & 0xff
       if kind == SETUPVAL then return place == number end
       if kind == SETFIELD or kind == SETTABUP then return constants[place] == name end
+      if kind == SETI then return place == name end
+      if kind == SETTABLE then return name == true end
       if not update[kind] then return false end
    end
    return false
@@ -134,6 +138,10 @@ function Reader:fn(into, outer, fn)
       end
       if kind == GETTABLE or kind == GETI then
          add_table(into.tables, instruction, from, constants, fn)
+         local key = kind == GETTABLE or instruction >> 24
+         if not self:updates(start + 4 * i, nil, key, constants) then
+            add_table(into.items, instruction, from, constants, fn)
+         end
       end
       -- a length plus 1 is where a script appends
       if kind == LEN and string.unpack("I4", self.code, start + 4 * i + 4) & 0x7f ~= ADDI then
@@ -149,9 +157,10 @@ end
 --- Adds names in the code of a Lua function to sets: to `fields` the fields that it reads; to
 --- `methods` the methods that it calls; to `own` the fields of its first parameter, such as the
 --- `self` of a method, that it reads; to `assigned` the fields that it sets; to `tables` the fields
---- and upvalues whose values it indexes by computed keys or integers; to `lengths` the fields and
---- upvalues whose lengths it reads, except to append; and to `used` the fields, and
---- to `variables` the numbers of the upvalues, that it reads for more than an update such as
+--- and upvalues whose values it indexes by computed keys or integers; to `items` those of them
+--- whose values it reads for more than an update such as t[1] = t[1] + 1; to `lengths` the fields
+--- and upvalues whose lengths it reads, except to append; and to `used` the fields, and to
+--- `variables` the numbers of the upvalues, that it reads for more than an update such as
 --- n = n + 1.
 ---@param fn function
 ---@param into table<string, table<string, boolean>>

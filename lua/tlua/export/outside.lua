@@ -4,7 +4,6 @@
 
 local torch = require "tlua"
 local class = require "tlua.class"
-local library = require "tlua.compile.library"
 local nested = require "tlua.export.nested"
 
 local M = {}
@@ -39,15 +38,16 @@ local function other_tensor(tensor, earlier)
    return tensor:eq(1):to(tensor.dtype) + 1
 end
 
--- Returns a value that differs from `value` and from `earlier` in all tensors; nil if `value` has no
--- tensors that must be changed.
+-- Returns a value that differs from `value` and from `earlier` in all tensors; nil if `value` has
+-- no tensors that must be changed.
 local function other_value(value, earlier, depth)
    if torch.is_tensor(value) then return other_tensor(value, earlier) end
-   local meta = debug.getmetatable(value)
    if type(value) ~= "table" or depth > DEEPEST then return nil end
+   if getmetatable(value) and not debug then return nil end -- a sandbox
+   local meta = debug and debug.getmetatable(value)
    -- objects of the library, such as modules, are left out, as are objects with a finalizer
-   if meta and (library.refresh().tables[meta] or rawget(meta, "__gc")
-      or class.isinstance(value, torch.nn.Module)) then
+   if meta and (rawget(meta, "__gc") or class.isinstance(value, torch.nn.Module)
+      or require "tlua.compile.library".refresh().tables[meta]) then
       return nil
    end
    local copy, any = {}, false
@@ -56,7 +56,8 @@ local function other_value(value, earlier, depth)
       local other = other_value(item, before, depth + 1)
       copy[key], any = other == nil and item or other, any or other ~= nil
    end
-   return any and debug.setmetatable(copy, meta) or nil
+   if any and meta then debug.setmetatable(copy, meta) end
+   return any and copy or nil
 end
 
 --- Changes the tensors in variables and fields that the calls have changed. A call that gives them
@@ -144,8 +145,8 @@ local function is_dense(tensor)
    return not torch._sparse_parts(tensor) and tensor.device.type ~= "meta" and tensor:numel() > 0
 end
 
---- Raises an error if the calls have advanced a scheduler of the step's optimizers that is not in the
---- option `scheduler`.
+--- Raises an error if the calls have advanced a scheduler of the step's optimizers that is not in
+--- the option `scheduler`.
 function M.check_schedulers(parts)
    for _, entry in ipairs(parts.other_schedulers) do
       if entry[1].last_epoch ~= entry[2] then

@@ -34,7 +34,9 @@ local Reads = {}
 Reads.__index = Reads
 
 function Reads:add(owner, key, value, name)
-   table.insert(self.fields, {owner, key, value, name, self.used[key]})
+   -- an item that is missing at first belongs to a list to which the script appends
+   local item = value ~= nil and self.computed[owner]
+   table.insert(self.fields, {owner, key, value, name, self.used[key] or item})
 end
 
 -- Returns the tables in which users find functions: torch, torch.nn.functional, torch.Tensor,
@@ -191,6 +193,7 @@ end
 function Reads:note_name(value, name)
    if type(value) ~= "table" then return end
    if self.tables[name] or self.measured[name] then self.indexed[value] = true end
+   if self.items[name] then self.computed[value] = true end
    if self.measured[name] and not debug.getmetatable(value) then
       table.insert(self.lengths, {value, rawlen(value), "the length of " .. tostring(name)})
    end
@@ -278,8 +281,8 @@ end
 ---@param watch table  the result of M.during
 ---@param models nn.Module[]  modules whose fields are left out, but not their methods
 ---@param skipped table<any, boolean>  objects whose fields are left out
----@param optimizers optim.Optimizer[]  the list `schedulers` of the result has {scheduler, epoch} for
---- each scheduler of these optimizers that is not in `skipped`
+---@param optimizers optim.Optimizer[]  the list `schedulers` of the result has {scheduler, epoch}
+--- for each scheduler of these optimizers that is not in `skipped`
 ---@return table
 function M.of(watch, models, skipped, optimizers)
    local library = require "tlua.compile.library"
@@ -288,6 +291,7 @@ function M.of(watch, models, skipped, optimizers)
       own = {}, of_class = {}, plain = {}, looped = watch.looped, tables = {}, indexed = {},
       assigned = {}, used = {}, variables = {}, whole = {}, tensors = {}, varying = watch.varying,
       measured = {}, lengths = {}, counted = watch.counted, optimizers = {}, schedulers = {},
+      items = {}, computed = {},
    }, Reads)
    for value in next, skipped do reads.seen[value] = true end
    for _, optimizer in ipairs(optimizers) do reads.optimizers[optimizer] = true end
@@ -299,7 +303,7 @@ function M.of(watch, models, skipped, optimizers)
          code(fn, {
             fields = wanted[fn], methods = reads.methods, own = reads.own[fn],
             assigned = reads.assigned, tables = reads.tables, used = reads.used,
-            variables = variables, lengths = reads.measured,
+            variables = variables, lengths = reads.measured, items = reads.items,
          })
          for i in next, variables do reads.variables[debug.upvalueid(fn, i)] = true end
          for name in next, wanted[fn] do reads.names[name] = true end
