@@ -483,6 +483,10 @@ it("torch.tensor reads a list whose metatable computes the items, but no such li
    local function refusal(value) return select(2, pcall(torch.tensor, value)) end
    assert.matches("data%[1%]: expected a list, got a table with computed items; copy them to a list",
       refusal {list})
+   -- an item that a program has replaced is in the table itself
+   list[1] = 7
+   assert.same({7, 4, 6}, torch.tensor(list):tolist())
+   assert.matches("data%[1%]: expected a list, got a table with computed items", refusal {list})
    -- a length without items must not make the call run for ever
    assert.matches("__len of the list gives 9223372036854775807 items, but item 1 is nil",
       refusal(setmetatable({}, {__len = function() return math.maxinteger end})))

@@ -77,6 +77,14 @@ static bool scan_leaf(Scan *s, int depth) {
   return true;
 }
 
+/* Returns whether the metatable of the table on top of the stack computes items: it has __len, and
+** the table itself, which has n items, either has none or another number than __len gives. */
+static bool is_computed(lua_State *L, int64_t n) {
+  if (luaL_getmetafield(L, -1, "__len") == LUA_TNIL) return false;
+  lua_pop(L, 1);
+  return n == 0 || luaL_len(L, -1) != n;
+}
+
 /* Scans the value on top of the stack, which is nested in `depth` tables. */
 static bool scan(Scan *s, int depth) {
   lua_State *L = s->L;
@@ -90,12 +98,11 @@ static bool scan(Scan *s, int depth) {
   if (n != s->sizes[depth])
     return tli_fail(TL_ESHAPE, "tensor: %s: expected %lld elements, as before, got %lld",
                     path_str(s, depth), (long long)s->sizes[depth], (long long)n);
-  if (n == 0) {
+  bool computed = depth > 0 && is_computed(L, n);
+  if (computed || n == 0) {
     if (s->ndim >= 0 && s->ndim != depth + 1)
       return tli_fail(TL_ESHAPE, "tensor: %s: expected tables in it, got an empty table",
                       path_str(s, depth));
-    bool computed = luaL_getmetafield(L, -1, "__len") != LUA_TNIL;
-    if (computed) lua_pop(L, 1);
     lua_pushnil(L);
     bool named = lua_next(L, -2);
     if (named) lua_pop(L, 2);
@@ -147,13 +154,11 @@ static char *store(Scan *s, char *to, tl_DType dtype) {
   return to + tl_dtype_size(dtype);
 }
 
-/* Pushes a value. If the value is a table without items whose metatable has __len, pushes a list of
-** the items that the metatable computes. */
+/* Pushes a value. If the value is a table whose metatable computes items, pushes a list of all
+** items. */
 static void push_plain(lua_State *L, int index) {
   lua_pushvalue(L, index);
-  if (lua_type(L, -1) != LUA_TTABLE || lua_rawlen(L, -1) > 0) return;
-  if (luaL_getmetafield(L, -1, "__len") == LUA_TNIL) return;
-  lua_pop(L, 1);
+  if (lua_type(L, -1) != LUA_TTABLE || !is_computed(L, (int64_t)lua_rawlen(L, -1))) return;
   lua_Integer n = luaL_len(L, -1);
   luaL_checkstack(L, 4, "tensor");
   lua_newtable(L);
