@@ -118,7 +118,8 @@ fill(RenderedSST2, "split: string = 'train', ", {split = {"train", "val", "test"
    end)
 
 --- Photographs of 101 dishes, in the folder food-101 of `root`. `split` is "train" or "test".
---- Items, `transform` and `target_transform` are as in EuroSAT.
+--- Items, `transform` and `target_transform` are as in EuroSAT. The items are in the order of the
+--- classes; torchvision's are in the order of the file.
 ---
 ---     local Food101 = torch.vision.datasets.Food101
 ---     local message = select(2, pcall(Food101, "nowhere"))
@@ -143,10 +144,13 @@ fill(Food101, "split: string = 'train', ", {split = {"train", "test"}}, function
    for name in pairs(content) do classes[#classes + 1] = name end
    table.sort(classes)
    for label, name in ipairs(classes) do
-      if type(content[name]) ~= "table" then
+      if type(name) ~= "string" or type(content[name]) ~= "table" then
          files.fail(title, path, "expected a list of images for %s", tostring(name))
       end
       for _, image in ipairs(content[name]) do
+         if type(image) ~= "string" then
+            files.fail(title, path, "%s: expected names of images, got %s", name, tostring(image))
+         end
          samples[#samples + 1] = {("%simages/%s.jpg"):format(base, image), label}
       end
    end

@@ -210,6 +210,9 @@ describe("torch.vision.datasets", function()
       shell.write(folder .. "/food-101/meta/test.json", "{")
       assert.matches("test.json: expected an object with a list of images",
          message_of(datasets.Food101, folder, "test"))
+      shell.write(folder .. "/food-101/meta/test.json", '{"waffles": [3]}')
+      assert.matches("test.json: waffles: expected names of images, got 3",
+         message_of(datasets.Food101, folder, "test"))
    end))
 
    it("reads CelebA and OxfordIIITPet", shell.in_folder(function(folder)
