@@ -103,8 +103,8 @@ end
 local function new_weights(enum, row)
    local weights = {enum = enum, name = row.name, row = row,
       url = "https://download.pytorch.org/models/" .. row.file .. ".pth"}
-   function weights.transforms(options)
-      if options == weights then options = nil end -- the call was weights:transforms()
+   function weights.transforms(options, more)
+      if options == weights then options = more end -- the call was weights:transforms(more)
       local all = transform_options(row)
       if options ~= nil then
          if type(options) ~= "table" or getmetatable(options) then
@@ -299,8 +299,8 @@ function M.is_weights(value) return getmetatable(value) == meta end
 
 --- Returns the weights that `value` stands for: weights, or a name such as "DEFAULT" or
 --- "ResNet18_Weights.DEFAULT". Returns nil for other values, which may be a file's path or a state
---- dict. Raises an error for the weights of another model, and for a string that can only be the
---- name of weights.
+--- dict. Raises an error for the weights of another model, and for a string that looks like the
+--- name of weights and is not a file's path.
 ---@param title string
 ---@param set table  the weights of the model
 ---@param value any
@@ -319,6 +319,11 @@ function M.resolve(title, set, value)
          if M.is_weights(found) then return found end
       end
       if not enum and not value:find "^[%u%d_]+_V%d+$" and value ~= "DEFAULT" then return nil end
+      local file = io.open(value, "rb")
+      if file then
+         file:close()
+         return nil
+      end
    end
    torch.raise(("%s: weights: expected a file's path, a state dict or one of %s: %s; got %s")
       :format(title, set._name, table.concat(names_of(set), ", "), name))
@@ -350,7 +355,7 @@ function M.prepare(title, weights, given, options)
       options.aux_logits = false
    end
    if options.init_weights ~= nil then options.init_weights = false end
-   options.weights_backbone = nil
+   options.weights, options.weights_backbone = weights, nil
 end
 
 --- Returns the state dict of weights for a model with the given options.

@@ -217,6 +217,7 @@ describe("torch.vision.models", function()
       assert.near(0.2, models.detection.SSD300_VGG16_Weights.DEFAULT.transforms()(grey):max():item(), 1e-6)
       local one, two = models.optical_flow.Raft_Small_Weights.DEFAULT.transforms()(grey, grey)
       assert.near(-0.6, one:min():item() + two:max():item() + 0.6, 1e-5)
+      assert.same({100}, models.Swin_T_Weights.DEFAULT:transforms({crop_size = 100}).crop_size)
       assert.raises("vision.transforms.ImageClassification: unknown option crop; did you mean crop_size?",
          function() models.Swin_T_Weights.DEFAULT.transforms {crop = 3} end)
       assert.raises("image: expected a tensor (..., C, H, W), got 3", function() swin(3) end)
@@ -322,6 +323,16 @@ describe("errors of torch.vision.models", function()
       assert.matches("vision.models.resnet18: weights: expected a file's path or a table of tensors, got true",
          message_of(function() models.resnet18 {weights = true} end))
    end)
+
+   it("loads a file whose path looks like the name of weights", shell.in_folder(function(place)
+      shell.write(place .. "/own_Weights.pth", "")
+      -- the path must not name a folder, so a program in this folder reads the file
+      shell.write(place .. "/read.lua", [[
+         local published = require "tlua.vision.models.weights"
+         local set = require "tlua".vision.models.SqueezeNet1_1_Weights
+         assert(published.resolve("title", set, "own_Weights.pth") == nil)]])
+      shell.ok(("cd %s && %s read.lua"):format(place, shell.start(true)))
+   end))
 
    it("tell what weights may be: published ones or a file, whose names count from 0", function()
       local wanted <const> = "vision.models.squeezenet1_1: weights: expected a file's path, a state dict or one of "

@@ -10,6 +10,7 @@ local define = require "tlua.vision.models.define"
 local layers = require "tlua.vision.ops.layers"
 local matching = require "tlua.vision.models.detection.matching"
 local old_names = require "tlua.vision.old_names"
+local published = require "tlua.vision.models.weights"
 local pyramid = require "tlua.vision.ops.pyramid"
 local roi_heads = require "tlua.vision.models.detection.roi_heads"
 local rpn = require "tlua.vision.models.detection.rpn"
@@ -290,11 +291,14 @@ end
 
 -- Returns the function that creates the normalisations of the backbone. If there are pretrained
 -- weights, they are frozen. With weights of a whole model of the first version, eps is 0, as in the
--- training of these weights.
+-- training of these weights. As in torchvision, COCO_LEGACY is an exception.
 local function norm_of(options, row)
    if options.norm_layer then return options.norm_layer end
    if row.is_v2 or not is_trained(options) then return nn.BatchNorm2d end
-   local eps = options.weights ~= nil and not row.is_mobile and not row.keeps_eps and 0 or 1e-5
+   local weights = options.weights
+   local keeps_eps = weights == nil or row.is_mobile or row.keeps_eps
+      or published.is_weights(weights) and weights.name == "COCO_LEGACY"
+   local eps = keeps_eps and 1e-5 or 0
    return function(channels) return layers.FrozenBatchNorm2d(channels, {eps = eps}) end
 end
 
