@@ -12,7 +12,7 @@ local M = {}
 local inputs <const> = {embed_tokens = true, word_embeddings = true, wte = true, embed_in = true,
    shared = true, token_embedding = true}
 local outputs <const> = {lm_head = true, decoder = true, vocab_projector = true,
-   generator_lm_head = true}
+   generator_lm_head = true, embed_out = true}
 
 -- Calls visit(module, name) for each layer of a model whose last part of the name is in the set
 -- `names` and that is of the given class.

@@ -255,6 +255,8 @@ describe("torch.text's models", function()
          {model_type = "bert", hidden_size = 8, intermediate_size = 8, num_hidden_layers = 1, num_attention_heads = 2},
          {model_type = "bart", d_model = 8, encoder_layers = 1, decoder_layers = 1, encoder_attention_heads = 2,
             decoder_attention_heads = 2, encoder_ffn_dim = 8, decoder_ffn_dim = 8},
+         {model_type = "gpt_neox", hidden_size = 8, intermediate_size = 8, num_hidden_layers = 1,
+            num_attention_heads = 2, rotary_pct = 1.0},
       } do
          config.vocab_size, config.pad_token_id = 11, 1
          local model = text.from_config(config):eval()
