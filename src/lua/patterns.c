@@ -255,8 +255,8 @@ static size_t match_here(Search *m, size_t at, size_t p) {
 
 /* ---- the functions ---- */
 
-/* Returns a Search for the pattern at stack index `pattern` in the text at stack index `text`, which
-** has not begun yet. */
+/* Returns a Search, which has not begun yet, for the pattern at stack index `pattern` in the text
+** at stack index `text`. */
 static Search search_of(lua_State *L, int text, int pattern) {
   Search m = {.L = L};
   m.text = (const unsigned char *)luaL_checklstring(L, text, &m.size);
