@@ -1,47 +1,15 @@
 -- Tests torch.export_step. A program that trains must equal eager training bit for bit, also after it is saved and
--- loaded. Code that a program cannot repeat must raise an error that names the code.
+-- loaded. export_step_refusals_spec.lua tests code that a program cannot repeat.
 
 local torch = require "tlua"
 local saved = require("spec.support.programs").saved
+local training_step = require "spec.support.training_step"
 local nn, optim, F = torch.nn, torch.optim, torch.nn.functional
-
-local function mlp() return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 4)) end
+local mlp <const>, step_of <const> = training_step.mlp, training_step.of
 
 local function convnet()
    return nn.Sequential(nn.Conv2d(1, 4, 3, {padding = 1}), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
                         nn.Conv2d(4, 8, 3), nn.ReLU(), nn.Flatten(), nn.Dropout(0.3), nn.Linear(32, 4))
-end
-
--- Returns a training step for a model, and the objects that the step uses.
-local function step_of(model, options)
-   local optimizer = options.optimizer(model:parameters())
-   local scheduler = options.scheduler and options.scheduler(optimizer)
-   local scaler = options.scaler and torch.GradScaler("cpu", options.scaler)
-   local function step(x, y)
-      optimizer:zero_grad()
-      local loss
-      do
-         local _ <close> = options.scaler and torch.autocast "cpu" or nil
-         loss = F.cross_entropy(model(x):float(), y)
-      end
-      if scaler then
-         scaler:scale(loss):backward()
-         if options.clip then scaler:unscale_(optimizer) end
-      else
-         loss:backward()
-      end
-      if options.clip then nn.utils.clip_grad_norm_(model:parameters(), options.clip) end
-      if scaler then
-         scaler:step(optimizer)
-         scaler:update()
-      else
-         optimizer:step()
-      end
-      if scheduler then scheduler:step() end
-      return loss:detach()
-   end
-   return step, {model = model, optimizer = optimizer, scheduler = scheduler, scaler = scaler,
-                 steps = scheduler and options.steps or nil}
 end
 
 -- Trains for 20 steps in three ways and compares them: by a program, by the saved and reloaded program, and eagerly.
@@ -75,7 +43,7 @@ end
 
 -- on a device, a step with a scaler must not read values there
 local capturable <const> = require("spec.support.device").name and true or nil
-local function sgd(params) return optim.SGD(params, {lr = 0.05, momentum = 0.9}) end
+local sgd <const> = training_step.sgd
 local function adamw(params) return optim.AdamW(params, {lr = 0.01, capturable = capturable}) end
 
 describe("a training step as a program", function()
@@ -695,168 +663,5 @@ describe("a program and the objects of the script", function()
       Counter.forward = function(self, input) return self.layer(input) end
       assert.error_matches(function() program(x, y) end, "program: forward has changed since the export")
       assert(parts.model.calls > 2)
-   end)
-end)
-
-describe("a training step that a program cannot repeat", function()
-   local x, y = torch.randn(4, 8), torch.randint(1, 5, {4})
-
-   local function refused(pattern, change, options)
-      local model = mlp()
-      local step, parts = step_of(model, options or {optimizer = sgd})
-      local fn = change(step, parts, model)
-      assert.error_matches(function() torch.export_step(fn, {x, y}, parts) end, pattern)
-   end
-
-   it("reads a value", function()
-      refused("item: expected no use of a tensor's values", function(step)
-         return function(a, b)
-            local loss = step(a, b)
-            if loss:item() > 100 then return loss * 2 end
-            return loss
-         end
-      end)
-   end)
-
-   it("keeps gradients of earlier steps", function()
-      local weight
-      refused("export_step: 1.weight has a gradient of an earlier step; begin the step with zero_grad%(%), "
-         .. "without set_to_none = false",
-         function(_, parts, model)
-            weight = model[1].weight
-            weight.grad = torch.ones(16, 8)
-            return function(a, b)
-               local loss = F.cross_entropy(model(a), b)
-               loss:backward()
-               parts.optimizer:step()
-               return loss:detach()
-            end
-         end)
-      assert(weight.grad:equal(torch.ones(16, 8)))
-   end)
-
-   it("calls functions in Lua in the backward pass", function()
-      refused("the backward pass calls a function in Lua", function(step, _, model)
-         model[1].weight:register_hook(function(grad) return grad * 2 end)
-         return step
-      end)
-   end)
-
-   it("changes what it does not name", function()
-      local counter = torch.zeros(1)
-      refused("add_: it changes a tensor that is a constant of the program, .* or name it in the option `state`",
-         function(step)
-            return function(a, b)
-               counter:add_(1)
-               return step(a, b)
-            end
-         end)
-   end)
-
-   it("has another optimizer", function()
-      refused("expected one whose step is one kernel, such as SGD or AdamW, got optim.LBFGS", function(step)
-         return step
-      end, {optimizer = function(params) return optim.LBFGS(params) end})
-   end)
-
-   it("has a schedule that is not named", function()
-      refused("an option of the optimizer differs from step to step, 0.05 and 0.0%d+; give its scheduler",
-         function(step, parts)
-            parts.scheduler = nil
-            return step
-         end, {optimizer = sgd, scheduler = function(o) return optim.lr_scheduler.ExponentialLR(o, {gamma = 0.9}) end})
-      refused("the function does not call its method `step`", function(step, parts)
-         parts.scheduler = optim.lr_scheduler.ExponentialLR(parts.optimizer, {gamma = 0.9})
-         return step
-      end)
-      refused("ReduceLROnPlateau depends on values", function(step, parts)
-         parts.scheduler = optim.lr_scheduler.ReduceLROnPlateau(parts.optimizer)
-         return step
-      end)
-   end)
-
-   it("reads a value that a step changes", function()
-      local count, model = torch.zeros(1), nn.BatchNorm1d(3, {momentum = false})
-      local optimizer = optim.SGD(model:parameters(), {lr = 0.1})
-      local function step(t)
-         optimizer:zero_grad()
-         local loss = model(t):square():mean()
-         loss:backward()
-         optimizer:step()
-         return loss:detach()
-      end
-      local data = torch.randn(4, 3)
-      assert.error_matches(function() torch.export_step(step, {data}, {model = model, optimizer = optimizer}) end,
-         "item: expected no use of the values of a parameter, a buffer or a state that a run of the program may change")
-      model.momentum = 0.1
-      local function counted(t)
-         count:add_(1)
-         return step(t) + count:item()
-      end
-      assert.error_matches(function()
-         torch.export_step(counted, {data}, {model = model, optimizer = optimizer, state = {count = count}})
-      end, "item: expected no use of the values of a parameter, a buffer or a state")
-   end)
-
-   it("is past the end of its schedule", function()
-      local step, parts = step_of(mlp(), {optimizer = sgd, steps = 3, scheduler = function(o)
-         return optim.lr_scheduler.ExponentialLR(o, {gamma = 0.9})
-      end})
-      local program = torch.export_step(step, {x, y}, parts)
-      for _ = 1, 3 do program(x, y) end
-      assert.error_matches(function() program(x, y) end,
-         "program: expected one of the 3 steps that the schedule was exported for, got step 4")
-   end)
-
-   it("is past the end of a schedule whose first change comes later", function()
-      local step, parts = step_of(mlp(), {optimizer = sgd, steps = 3, scheduler = function(o)
-         return optim.lr_scheduler.StepLR(o, 4)
-      end})
-      local path <const> = os.tmpname()
-      torch.export_step(step, {x, y}, parts):save(path)
-      local program = torch.export.load(path)
-      os.remove(path)
-      for _ = 1, 3 do program(x, y) end
-      assert.error_matches(function() program(x, y) end,
-         "program: expected one of the 3 steps that the schedule was exported for, got step 4")
-   end)
-
-   it("has a parameter without a shape", function()
-      local model = nn.Sequential(nn.LazyLinear(2))
-      assert.raises("export_step: the tensor 1.weight has no shape yet: call the model once before", function()
-         torch.export_step(function(input) return model(input) end, {torch.ones(1, 3)}, {model = model})
-      end)
-      assert.raises("export: parameter 1.weight has no shape yet",
-         function() torch.export(model, {torch.ones(1, 3)}) end)
-   end)
-
-   it("has a sparse buffer", function()
-      local model = nn.Linear(2, 1)
-      model.graph = nn.Buffer(torch.eye(2):to_sparse())
-      local optimizer = optim.SGD(model:parameters(), {lr = 0.1})
-      assert.error_matches(function()
-         torch.export_step(function(data)
-            optimizer:zero_grad()
-            local loss = model(data):sum()
-            loss:backward()
-            optimizer:step()
-            return loss:detach()
-         end, {torch.ones(1, 2)}, {model = model, optimizer = optimizer})
-      end, "export_step: the tensor graph: expected a dense tensor, got one of layout sparse_coo")
-   end)
-
-   it("gets options or arguments that do not fit", function()
-      local function fails(pattern, fn, inputs, options)
-         assert.error_matches(function() torch.export_step(fn, inputs, options) end, pattern)
-      end
-      local function step(t) return t end
-      fails("export_step: fn: expected a function", 3, {x})
-      fails("did you mean optimizer", step, {x}, {optimiser = 1})
-      fails("export_step: model: expected a module or a list of them, got 3", step, {x}, {model = 3})
-      fails("export_step: steps: expected an integer of at least 1, got 0", step, {x}, {steps = 0})
-      fails("export_step: state: expected a table of tensors by name", step, {x}, {state = {1}})
-      fails("export_step: inputs: expected a list", step, 3)
-      assert.error_matches(function() torch.export(nn.ReLU(), {x}):step(x) end,
-         "program.step: expected a program of torch.export_step, got one of torch.export")
    end)
 end)
