@@ -2,12 +2,13 @@
 ** call_graph.h - a traced model as data: inputs, constants, and a list of operator calls whose
 ** tensors are numbered values. No file in src/graph depends on Lua.
 **
-**   call_recorder.c  records the operators that a thread calls as a graph
+**   call_recorder.c  records the operators that a thread calls as a graph; branch_recorder.c
+**                    records branches and loops
 **   unify.c          compares traces, and finds the integers that depend on the inputs' sizes
 **   file_write.c     writes a graph to a file (with text.c); file_read.c reads it (with json.c)
 **   run.c            runs a graph's calls; implements tl_program_* of tlua.h
 **   branches.c       the calls that delimit conditional branches and loops
-**   memory_plan.c    plans a run's memory: an arena offset for each block, from the blocks' lifetimes
+**   memory_plan.c    plans a run's memory: an arena offset for each block, from its lifetime
 **   show.c           prints a graph for people
 **
 ** Every graph that has been built or read fulfils these conditions: a call's arguments are values

@@ -20,71 +20,9 @@
 #include "autograd/graph.h"
 #include "calls.h"
 #include "core/memory/alloc.h"
-#include "graph/addresses.h"
-#include "graph/branches.h"
 #include "graph/geometry.h"
+#include "graph/recorder.h"
 #include "ops/common.h"
-
-/* The storage of an input, a constant or a result. */
-typedef struct Memory {
-  tli_ValueKind kind;
-  tl_Tensor *first; /* the first tensor seen with this storage (borrowed from `kept`) */
-  unsigned version; /* the storage's version after the last recorded call */
-  int32_t constant; /* the constant's index in the graph; -1 before its first use */
-  bool copied;      /* whether the graph's constant is a copy or a permutation of `first` */
-  bool changes;     /* whether runs of the program may change the values */
-} Memory;
-
-typedef struct Named {
-  const char *name;
-  tl_Tensor *tensor; /* the constant's tensor (borrowed from `kept`) */
-  bool changes;      /* whether the traced code may change the tensor */
-} Named;
-
-/* A tensor that has become known in a branch, and the number of the value for which it stood before
-** (-1 for none). */
-typedef struct Change {
-  tl_Tensor *tensor; /* the tensor (borrowed from `kept`) */
-  int32_t value;
-} Change;
-
-/* The lengths of `changes` and `memories` when a branch began, so that later entries can be told
-** from earlier ones. */
-typedef struct Branch {
-  int32_t changes, memories;
-} Branch;
-
-/* stands in place of a value's number for a tensor that was made in a branch that has ended */
-enum { LOCAL = -2 };
-
-struct tli_Trace {
-  tli_Tracer tracer;
-  tli_Graph *graph; /* the graph that is being recorded (owned); NULL once the trace is finished */
-  tli_Region region;
-  tli_Addresses values;   /* maps tensors to values */
-  tli_Addresses named_at; /* maps tensors to indices in `named` */
-  tli_Addresses memories_at;
-  /* tensors whose .grad was set or cleared during this trace, so it is not from an earlier step */
-  tli_Addresses fresh;
-  bool step;        /* whether backward passes are recorded */
-  bool live;        /* whether each run records gradients */
-  bool placed;      /* whether the program's device has been determined */
-  tl_Tensor **kept; /* owned */
-  Memory *memories;
-  Named *named;
-  int32_t nkept, nmemories, nnamed, unnamed;
-  /* whether each of the first `nold` tensors in `kept` has a gradient of an earlier step */
-  bool *old;
-  int32_t nold;
-  /* a tensor to whose gradient of an earlier step a pass may have added; NULL if there is none */
-  const tl_Tensor *added;
-  bool takes; /* whether the traced code has read a gradient */
-  Change *changes;
-  Branch *branches; /* branches that have not ended, the innermost last */
-  int32_t nchanges, nbranches;
-  /* arguments of the running call, in the form in which the graph stores them */
-  tli_CallArg *pending;
-};
 
 /* ---- tensors ---- */
 
@@ -94,7 +32,7 @@ static bool keep(tli_Trace *t, tl_Tensor *tensor) {
   return true;
 }
 
-static Memory *memory_of(const tli_Trace *t, const tl_Tensor *tensor) {
+static tli_TraceMemory *memory_of(const tli_Trace *t, const tl_Tensor *tensor) {
   int32_t i = tli_addresses_find(&t->memories_at, tensor->storage);
   return i < 0 ? NULL : &t->memories[i];
 }
@@ -105,7 +43,8 @@ static bool note_memory(tli_Trace *t, tl_Tensor *tensor, tli_ValueKind kind) {
   if (memory_of(t, tensor)) return true;
   if (!tli_region_grow(&t->region, (void **)&t->memories, t->nmemories, sizeof *t->memories))
     return false;
-  t->memories[t->nmemories] = (Memory){kind, tensor, tli_version(tensor), -1, false, false};
+  t->memories[t->nmemories] =
+      (tli_TraceMemory){kind, tensor, tli_version(tensor), -1, false, false};
   return tli_addresses_put(&t->region, &t->memories_at, tensor->storage, t->nmemories++);
 }
 
@@ -114,12 +53,11 @@ static bool note_change(tli_Trace *t, tl_Tensor *tensor) {
   if (t->nbranches == 0) return true;
   if (!tli_region_grow(&t->region, (void **)&t->changes, t->nchanges, sizeof *t->changes))
     return false;
-  t->changes[t->nchanges++] = (Change){tensor, tli_addresses_find(&t->values, tensor)};
+  t->changes[t->nchanges++] = (tli_TraceChange){tensor, tli_addresses_find(&t->values, tensor)};
   return true;
 }
 
-/* Stores that a tensor stands for the graph's value with the given number. */
-static bool note(tli_Trace *t, tl_Tensor *tensor, int32_t value, tli_ValueKind kind) {
+bool tli_trace_note(tli_Trace *t, tl_Tensor *tensor, int32_t value, tli_ValueKind kind) {
   return value >= 0 && keep(t, tensor) && note_memory(t, tensor, kind) && note_change(t, tensor) &&
          tli_addresses_put(&t->region, &t->values, tensor, value);
 }
@@ -142,7 +80,7 @@ static int32_t add_view(tli_Trace *t, const tli_Call *call, int32_t of, const tl
 ** element of an input or a constant (tli_graph_placed), because these may begin anywhere in their
 ** storages when the program runs. Otherwise it is 0. */
 static int64_t start_of(const tli_Trace *t, const tl_Tensor *tensor) {
-  const Memory *memory = memory_of(t, tensor);
+  const tli_TraceMemory *memory = memory_of(t, tensor);
   return memory && memory->kind != TLI_VALUE_RESULT ? memory->first->offset : 0;
 }
 
@@ -268,7 +206,7 @@ static bool after_backward(tli_Trace *t) {
       continue;
     }
     TL_TRY(tli_addresses_put(&t->region, &t->fresh, t->kept[i], 1));
-    Memory *memory = memory_of(t, grad);
+    tli_TraceMemory *memory = memory_of(t, grad);
     if (memory && memory->kind == TLI_VALUE_RESULT) memory->version = tli_version(grad);
   }
   return true;
@@ -280,7 +218,7 @@ static int32_t view_value(tli_Trace *t, tl_Tensor *tensor) {
   tl_Tensor *base = memory_of(t, tensor)->first;
   int32_t of = known(t, base);
   if (of < 0) return -1;
-  const Memory *memory = memory_of(t, tensor);
+  const tli_TraceMemory *memory = memory_of(t, tensor);
   bool has = memory->kind != TLI_VALUE_CONSTANT || memory->changes ||
              (!memory->copied && tli_is_within(tensor, base));
   if (has || tli_same_geometry(tensor, base)) return alias(t, tensor, base, of);
@@ -291,14 +229,14 @@ static int32_t view_value(tli_Trace *t, tl_Tensor *tensor) {
 
 /* Returns the number of the value that stands for a tensor that is used for the first time. */
 static int32_t first_use(tli_Trace *t, tl_Tensor *tensor) {
-  const Memory *memory = memory_of(t, tensor);
+  const tli_TraceMemory *memory = memory_of(t, tensor);
   if (memory && memory->first != tensor) {
     if ((t->step || t->live) && (tensor->flags & TLI_REQUIRES_GRAD)) {
       tli_fail(TL_EARG, "export: a parameter shares memory with another tensor");
       return -1;
     }
     int32_t value = view_value(t, tensor);
-    return note(t, tensor, value, TLI_VALUE_RESULT) ? value : -1;
+    return tli_trace_note(t, tensor, value, TLI_VALUE_RESULT) ? value : -1;
   }
   if (t->live && tli_requires_grad(tensor) && !(tensor->flags & TLI_REQUIRES_GRAD)) {
     tli_fail(TL_EARG, "export: a tensor with a gradient was made by something that is no operator, "
@@ -306,16 +244,16 @@ static int32_t first_use(tli_Trace *t, tl_Tensor *tensor) {
     return -1;
   }
   int32_t gradient = as_gradient(t, tensor);
-  if (gradient != -2) return note(t, tensor, gradient, TLI_VALUE_RESULT) ? gradient : -1;
+  if (gradient != -2) return tli_trace_note(t, tensor, gradient, TLI_VALUE_RESULT) ? gradient : -1;
   int32_t named = tli_addresses_find(&t->named_at, tensor);
   char text[32];
   const char *name = named >= 0 ? t->named[named].name : text;
   const char *form = tensor->flags & TLI_REQUIRES_GRAD ? "parameter_%d" : "constant_%d";
   if (named < 0) snprintf(text, sizeof text, form, ++t->unnamed);
   int32_t at = t->graph->nconstants, value = constant(t, name, tensor);
-  if (!note(t, tensor, value, TLI_VALUE_CONSTANT)) return -1;
+  if (!tli_trace_note(t, tensor, value, TLI_VALUE_CONSTANT)) return -1;
   tli_GraphConstant *made = &t->graph->constants[at];
-  Memory *own = memory_of(t, tensor);
+  tli_TraceMemory *own = memory_of(t, tensor);
   own->constant = at;
   own->copied = made->tensor->storage != tensor->storage || t->graph->values[value].index != at;
   made->leaf = t->step && (tensor->flags & TLI_REQUIRES_GRAD) != 0;
@@ -326,14 +264,14 @@ static int32_t first_use(tli_Trace *t, tl_Tensor *tensor) {
 
 static int32_t known(tli_Trace *t, tl_Tensor *tensor) {
   int32_t value = tli_addresses_find(&t->values, tensor);
-  const Memory *memory = memory_of(t, tensor);
+  const tli_TraceMemory *memory = memory_of(t, tensor);
   if (memory && memory->version != tli_version(tensor)) {
     const char *writer = tensor->storage->writer;
     tli_fail(TL_EARG, "export: a tensor was changed by %s, which a program cannot repeat",
              writer ? writer : "something");
     return -1;
   }
-  if (value == LOCAL) {
+  if (value == TLI_TRACE_LOCAL) {
     tli_fail(TL_EARG, "cond: a tensor that a branch has made is used outside of the branch; the "
                       "branch must return it");
     return -1;
@@ -341,9 +279,7 @@ static int32_t known(tli_Trace *t, tl_Tensor *tensor) {
   return value >= 0 ? value : first_use(t, tensor);
 }
 
-/* Returns the number of an argument's value; -1 for an absent tensor. Sets *ok to false after a
-** failure. */
-static int32_t value_of(tli_Trace *t, tl_Tensor *tensor, bool *ok) {
+int32_t tli_trace_value(tli_Trace *t, tl_Tensor *tensor, bool *ok) {
   if (tensor == NULL) return -1;
   int32_t value = tensor->flags & TLI_NUMBER
                       ? tli_graph_number(t->graph, tli_load(tli_data(tensor), tensor->dtype))
@@ -359,7 +295,7 @@ static bool refuse(const tli_Call *call, const char *why) {
 }
 
 static bool computed(const tli_Trace *t, const tl_Tensor *tensor) {
-  const Memory *memory = tensor ? memory_of(t, tensor) : NULL;
+  const tli_TraceMemory *memory = tensor ? memory_of(t, tensor) : NULL;
   return memory && memory->kind != TLI_VALUE_CONSTANT;
 }
 
@@ -380,7 +316,7 @@ static bool check_sizes(const tli_Call *call, const tli_CallArg *args) {
 
 /* Checks that a call may change a storage. Only the storage of a result, or of a named constant
 ** that the program keeps as state, may be changed. */
-static bool may_change(const tli_Trace *t, const tli_Call *call, const Memory *memory) {
+static bool may_change(const tli_Trace *t, const tli_Call *call, const tli_TraceMemory *memory) {
   if (memory && memory->kind == TLI_VALUE_RESULT) return true;
   if (memory && memory->kind == TLI_VALUE_INPUT)
     return refuse(call, "it changes an input (write to a copy, x:clone())");
@@ -434,7 +370,7 @@ static bool check_written(tli_Trace *t, const tli_Call *call, tl_Tensor *written
 }
 
 /* Marks a changed constant as part of the program's state. */
-static bool note_state(const tli_Trace *t, const tli_Call *call, const Memory *memory) {
+static bool note_state(const tli_Trace *t, const tli_Call *call, const tli_TraceMemory *memory) {
   TL_TRY(may_change(t, call, memory));
   if (memory->kind != TLI_VALUE_CONSTANT) return true;
   const char *name = t->named[tli_addresses_find(&t->named_at, memory->first)].name;
@@ -451,11 +387,11 @@ static bool note_written(tli_Trace *t, const tli_Call *call, tl_Tensor *written)
   return note_state(t, call, memory_of(t, written));
 }
 
-static bool read_list(tli_Trace *t, tl_Tensors given, tli_CallArg *out) {
+bool tli_trace_values(tli_Trace *t, tl_Tensors given, tli_CallArg *out) {
   bool ok = true;
   int64_t *list = tli_region_get(&t->graph->region, given.n, sizeof *list);
   if (list == NULL) return false;
-  for (int64_t i = 0; ok && i < given.n; i++) list[i] = value_of(t, given.v[i], &ok);
+  for (int64_t i = 0; ok && i < given.n; i++) list[i] = tli_trace_value(t, given.v[i], &ok);
   out->ints = (tl_Ints){given.n, list};
   return ok;
 }
@@ -476,10 +412,10 @@ static bool read_arg(tli_Trace *t, const tli_Call *call, int i, const tli_CallAr
   int kind = call->params[i].kind;
   *out = *given;
   if (tli_kind_is_tensor(kind)) {
-    out->integer = value_of(t, given->tensor, &ok);
+    out->integer = tli_trace_value(t, given->tensor, &ok);
     return ok;
   }
-  if (kind == TLI_CALL_TENSORS) return read_list(t, given->tensors, out);
+  if (kind == TLI_CALL_TENSORS) return tli_trace_values(t, given->tensors, out);
   if (kind == TLI_CALL_GENERATOR) {
     bool own = given->generator && given->generator->family == NULL;
     out->generator = NULL; /* not stored, because each run has its own generator */
@@ -562,7 +498,7 @@ static bool begin(tli_Tracer *tracer, const tli_Call *call, const tli_CallArg *a
 /* After a call that was allowed to write to an argument's storage, stores the storage's new
 ** version. */
 static bool note_version(tli_Trace *t, const tli_Call *call, tl_Tensor *tensor) {
-  Memory *memory = tensor ? memory_of(t, tensor) : NULL;
+  tli_TraceMemory *memory = tensor ? memory_of(t, tensor) : NULL;
   if (memory == NULL || memory->version == tli_version(tensor)) return true;
   TL_TRY(note_state(t, call, memory));
   memory->version = tli_version(tensor);
@@ -609,7 +545,7 @@ static bool end(tli_Tracer *tracer, const tli_Call *call, const tli_CallArg *arg
     return tli_addresses_put(&t->region, &t->fresh, args[0].tensor, 1);
   if (call == &tli_call_autograd_backward) return after_backward(t);
   for (int64_t i = 0; i < n; i++)
-    if (results[i]) TL_TRY(note(t, results[i], made->results[i], TLI_VALUE_RESULT));
+    if (results[i]) TL_TRY(tli_trace_note(t, results[i], made->results[i], TLI_VALUE_RESULT));
   bool list = call->nparams > 0 && call->params[0].kind == TLI_CALL_TENSORS;
   if ((call->flags & TLI_CALL_WRITES) && !list)
     return note_memory(t, args[0].tensor, TLI_VALUE_RESULT);
@@ -617,7 +553,7 @@ static bool end(tli_Tracer *tracer, const tli_Call *call, const tli_CallArg *arg
 }
 
 static bool read(tli_Tracer *tracer, const tl_Tensor *tensor) {
-  const Memory *memory = memory_of((tli_Trace *)tracer, tensor);
+  const tli_TraceMemory *memory = memory_of((tli_Trace *)tracer, tensor);
   if (memory && memory->changes)
     return tli_fail(TL_EARG,
                     "expected no use of the values of a parameter, a buffer or a state that a run "
@@ -630,100 +566,6 @@ static bool read(tli_Tracer *tracer, const tl_Tensor *tensor) {
   return tli_fail(TL_EARG,
                   "expected no use of a tensor's values, which are known only when the program "
                   "runs: torch.export records operators, not branches and loops on data");
-}
-
-/* ---- branches ---- */
-
-static bool enter_branch(tli_Trace *t) {
-  if (!tli_region_grow(&t->region, (void **)&t->branches, t->nbranches, sizeof *t->branches))
-    return false;
-  t->branches[t->nbranches++] = (Branch){t->nchanges, t->nmemories};
-  return true;
-}
-
-/* At the end of a branch, restores the value for which a tensor stood before the branch. Views that
-** were recorded in the branch are recorded again when they are used after it. Constants keep their
-** values, since they belong to no branch. */
-static bool undo(tli_Trace *t, const Change *change, int32_t memories) {
-  int32_t now = tli_addresses_find(&t->values, change->tensor), value = change->value;
-  int32_t at = tli_addresses_find(&t->memories_at, change->tensor->storage);
-  bool made_here = value == -1 && at >= memories;
-  if (now >= 0 && t->graph->values[now].kind == TLI_VALUE_CONSTANT) return true;
-  if (made_here && t->memories[at].kind == TLI_VALUE_CONSTANT &&
-      t->memories[at].first == change->tensor)
-    return tli_fail(TL_EARG, "cond: expected row-major parameters and constants in the branches "
-                             "(x:contiguous())");
-  if (made_here && t->memories[at].kind == TLI_VALUE_RESULT) value = LOCAL;
-  return tli_addresses_put(&t->region, &t->values, change->tensor, value);
-}
-
-static bool leave_branch(tli_Trace *t) {
-  Branch *b = &t->branches[--t->nbranches];
-  for (int32_t k = t->nchanges - 1; k >= b->changes; k--)
-    TL_TRY(undo(t, &t->changes[k], b->memories));
-  t->nchanges = b->changes;
-  return true;
-}
-
-static tli_GraphCall *mark(tli_Trace *t, const tli_Call *call, tli_CallArg arg, int32_t nresults) {
-  tli_GraphCall *made = tli_graph_call(t->graph, call, nresults);
-  if (made) made->args[0] = arg;
-  return made;
-}
-
-bool tli_trace_branch(tli_Trace *t, tl_Tensor *pred) {
-  bool ok = true;
-  tli_CallArg arg = {.integer = value_of(t, pred, &ok)};
-  return ok && mark(t, &tli_call_cond_begin, arg, 0) && enter_branch(t);
-}
-
-static bool in_branch(const tli_Trace *t) {
-  return t->nbranches > 0 || tli_fail(TL_EARG, "cond: the trace is in no branch");
-}
-
-bool tli_trace_otherwise(tli_Trace *t, tl_Tensors given) {
-  tli_CallArg arg;
-  return in_branch(t) && read_list(t, given, &arg) && leave_branch(t) &&
-         mark(t, &tli_call_cond_else, arg, 0) && enter_branch(t);
-}
-
-/* Records a mark whose results are copies of tensors. */
-static bool mark_copies(tli_Trace *t, const tli_Call *call, tli_CallArg arg, tl_Tensors given,
-                        tl_Tensor **results) {
-  tli_GraphCall *made = mark(t, call, arg, (int32_t)given.n);
-  bool ok = made != NULL;
-  /* while `depth` is larger, the operators that are called here are not recorded */
-  t->tracer.depth++;
-  for (int64_t i = 0; ok && i < given.n; i++)
-    ok = (results[i] = tli_clone_for("cond", given.v[i])) != NULL;
-  t->tracer.depth--;
-  for (int64_t i = 0; ok && i < given.n; i++)
-    ok = note(t, results[i], made->results[i], TLI_VALUE_RESULT);
-  return ok;
-}
-
-bool tli_trace_join(tli_Trace *t, tl_Tensors given, tl_Tensor **results) {
-  tli_CallArg arg;
-  return in_branch(t) && read_list(t, given, &arg) && leave_branch(t) &&
-         mark_copies(t, &tli_call_cond_end, arg, given, results);
-}
-
-bool tli_trace_loop(tli_Trace *t, tl_Tensors given, tl_Tensor **results) {
-  tli_CallArg arg;
-  return read_list(t, given, &arg) && mark_copies(t, &tli_call_loop_begin, arg, given, results) &&
-         enter_branch(t);
-}
-
-bool tli_trace_test(tli_Trace *t, tl_Tensor *pred) {
-  bool ok = in_branch(t);
-  tli_CallArg arg = {.integer = ok ? value_of(t, pred, &ok) : -1};
-  return ok && mark(t, &tli_call_loop_test, arg, 0);
-}
-
-bool tli_trace_again(tli_Trace *t, tl_Tensors given) {
-  tli_CallArg arg;
-  return in_branch(t) && read_list(t, given, &arg) && leave_branch(t) &&
-         mark(t, &tli_call_loop_end, arg, 0);
 }
 
 /* ---- the interface ---- */
@@ -753,7 +595,7 @@ bool tli_trace_input(tli_Trace *t, const char *name, tl_Tensor *tensor) {
     in.sizes[d] = tensor->sizes[d];
     in.symbols[d] = -1;
   }
-  return note(t, tensor, tli_graph_input(t->graph, &in), TLI_VALUE_INPUT);
+  return tli_trace_note(t, tensor, tli_graph_input(t->graph, &in), TLI_VALUE_INPUT);
 }
 
 bool tli_trace_name(tli_Trace *t, const char *name, tl_Tensor *tensor, bool changes) {
@@ -763,11 +605,11 @@ bool tli_trace_name(tli_Trace *t, const char *name, tl_Tensor *tensor, bool chan
   if (!tli_region_grow(&t->region, (void **)&t->named, t->nnamed, sizeof *t->named)) return false;
   name = tli_region_text(&t->region, name, strlen(name));
   if (name == NULL || !keep(t, tensor)) return false;
-  t->named[t->nnamed] = (Named){name, tensor, changes};
+  t->named[t->nnamed] = (tli_TraceName){name, tensor, changes};
   if (!tli_addresses_put(&t->region, &t->named_at, tensor, t->nnamed++) ||
       !note_memory(t, tensor, TLI_VALUE_CONSTANT))
     return false;
-  Memory *memory = memory_of(t, tensor);
+  tli_TraceMemory *memory = memory_of(t, tensor);
   if (memory && changes) memory->changes = true;
   return true;
 }
