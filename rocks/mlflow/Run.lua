@@ -37,9 +37,9 @@ local function fall_back(self, message)
    end
 end
 
--- Calls a method of the run's store. If a server has failed, calls the same method of the folder
--- that replaces the server, and returns nil if that fails too. If a server refuses the request,
--- raises an error.
+-- Calls a method of the run's store. If the store is a server that has failed, a folder replaces
+-- it: then calls the folder's method, and returns nil if that call fails, too. Raises an error if
+-- the server refuses the request.
 local function ask(self, method, ...)
    if not self.store then return nil end
    local ok, result = pcall(self.store[method], self.store, ...)

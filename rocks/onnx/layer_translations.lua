@@ -75,7 +75,7 @@ function M.unfold_windows(b, a)
    local x = a.input
    local channels = b:known(x, 2)
    local area = a.kernel_size[1] * a.kernel_size[2]
-   -- This convolution has one kernel for each element of the window, and so extracts the elements.
+   -- A convolution extracts the elements of each window: it has a kernel for each element.
    local weight = torch.zeros(channels * area, 1, a.kernel_size[1], a.kernel_size[2])
    for c = 0, channels - 1 do
       for k = 0, area - 1 do

@@ -246,9 +246,9 @@ end
 
 -- Masks -------------------------------------------------------------------------------------------
 
--- Returns a bool tensor (rows) that marks the masked rows of an input. If the user has called
--- setZeroMask, these are the rows of its mask. Otherwise they are the rows of the first tensor
--- whose elements are all zero. For an input without a batch, the result has no dimensions.
+-- Returns a bool tensor (rows) that marks the masked rows of an input. The mask is the one that
+-- setZeroMask has set. If there is none, rows of the input's first tensor are masked if all of
+-- their elements are zero. For an input without a batch, the result has no dimensions.
 local function zero_rows(self, input)
    local x = T.detach(steps.first_tensor(input))
    local n = #field(x, "shape")

@@ -35,7 +35,7 @@ bool tlk_check_index(const struct tlk_check_index *call) {
 
 tli_Iter cuda_index_loop(const tlk_IndexCall *call, int indexed) {
   tli_Iter it = call->it;
-  /* An operand other than the indexed one. The indexed dimension is inserted before the first
+  /* `other` is an operand that is not indexed. The indexed dimension is inserted before the first
   ** dimension whose stride in this operand is not smaller. */
   int other = indexed == 0 ? 2 : 0;
   int at = 0;

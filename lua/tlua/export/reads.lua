@@ -92,7 +92,7 @@ function Reads:add_methods(object, path)
    end
 end
 
--- Returns the set of the names of the fields that the methods of a class read from `self`.
+-- Returns the names of all fields that the methods of a class read from `self`, as a set.
 function Reads:names_of(class_of)
    local names = self.of_class[class_of]
    if names then return names end

@@ -130,8 +130,8 @@ local function count_labels(given)
    return n
 end
 
---- As a default, this value means that the field has no default: it may have any type and may be
---- missing.
+--- Marks a field of a family's defaults that has no default: the field may have any type, and may
+--- be missing.
 M.none = setmetatable({}, {__name = "none"})
 
 --- Fills missing fields of a configuration with a family's defaults, and checks the types of its

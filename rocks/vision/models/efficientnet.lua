@@ -1,5 +1,5 @@
--- efficientnet.lua - EfficientNet v1 and v2: inverted residual blocks. From variant to variant, the
--- width, the depth and the resolution grow together (Tan and Le, 2019 and 2021).
+-- efficientnet.lua - EfficientNet v1 and v2, which consist of inverted residual blocks. Larger
+-- variants have a larger width, depth and resolution (Tan and Le, 2019 and 2021).
 
 local torch = require "tlua"
 local class = require "tlua.class"

@@ -175,8 +175,7 @@ tl_Tensor *tli_op_index_positions_backward(tl_Tensor *grad_output, tl_Tensor *in
   return NULL;
 }
 
-/* Returns a tensor whose elements are all one number. Only one element is stored, and all strides
-** are 0. */
+/* Returns a tensor whose elements are all one number, which is stored once. All strides are 0. */
 static tl_Tensor *everywhere(tl_Scalar value, const tl_Tensor *like, int ndim,
                              const int64_t *sizes) {
   static const int64_t strides[TL_MAX_DIMS];
@@ -676,8 +675,7 @@ static bool fill_masked(tl_Tensor *self, tl_Tensor *mask, tl_Tensor *values) {
   return ok;
 }
 
-/* Returns `values` in self's dtype, expanded to the shape that reading the selected elements would
-** give. */
+/* Returns `values` in self's dtype, expanded to the shape of the selected elements. */
 static tl_Tensor *fitted(const Selection *s, tl_Tensor *values) {
   int64_t sizes[2 * TL_MAX_DIMS];
   int ndim = replaced_sizes(s->tensor, s->first, s->count, s->positions, sizes);
