@@ -6,6 +6,7 @@
 
 local torch = require "tlua"
 local http = require "tlua.utils.http"
+local notice = require "tlua.utils.notice"
 local read_file = require "tlua.utils.read_file"
 
 local M = {}
@@ -70,7 +71,7 @@ local function hold(a, path, done)
          a.fail(path .. ": another process holds this file and makes no progress, or it is a link")
       end
       if not told and a.progress and torch.io.is_terminal(io.stderr) then
-         io.stderr:write(("%s: another process fetches this file; waiting\n"):format(a.title))
+         notice("%s: another process fetches this file; waiting", a.title)
       end
       told = true
       torch.distributed._sleep(0.1)

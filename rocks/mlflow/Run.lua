@@ -4,6 +4,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local files = require "tlua.mlflow.files"
+local notice = require "tlua.utils.notice"
 
 ---     local mlflow = torch.utils.mlflow
 ---     mlflow.set_tracking_uri "runs"
@@ -25,14 +26,14 @@ local FALLBACK <const> = "mlruns"
 -- Continues the run in the folder FALLBACK, because the store has failed and a failure must not end
 -- the training. Prints the message.
 local function fall_back(self, message)
-   io.stderr:write(("mlflow: %s; the run goes on in %s\n"):format(message, FALLBACK))
+   notice("mlflow: %s; the run goes on in %s", message, FALLBACK)
    self.store = files(FALLBACK)
    local ok, info = pcall(self.store.begin, self.store, self.about)
    if ok then
       self.run_id, self.experiment_id = info.run_id, info.experiment_id
       self.artifact_uri = info.artifact_uri
    else
-      io.stderr:write(("mlflow: %s; nothing is kept\n"):format(info))
+      notice("mlflow: %s; nothing is kept", info)
       self.store = nil
    end
 end
@@ -50,7 +51,7 @@ local function ask(self, method, ...)
    elseif self.store.remote then
       torch.raise("mlflow: " .. result.refused)
    end
-   io.stderr:write(("mlflow: %s; no further values are logged\n"):format(tostring(result)))
+   notice("mlflow: %s; no further values are logged", result)
    self.store = nil
 end
 

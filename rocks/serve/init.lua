@@ -6,6 +6,7 @@ local class = require "tlua.class"
 local lazy = require "tlua.lazy"
 local library = require "tlua.serve.library"
 local settings_of = require "tlua.serve.settings"
+local notice = require "tlua.utils.notice"
 
 local M = {}
 
@@ -175,7 +176,7 @@ function M.run(models, options)
    local title <const> = "serve.run"
    local settings, remove, http = prepare(title, models, options)
    settings.log = function(text)
-      if not settings.quiet then io.stderr:write("serve: ", text, "\n") end
+      if not settings.quiet then notice("serve: %s", text) end
    end
    http.catch()
    local ok, problem = pcall(run, settings, http)

@@ -1,13 +1,14 @@
 -- thread.lua - runs a server in the interpreter of a thread, which torch.serve.start has started.
 
 local control = require "tlua.serve.control"
+local notice = require "tlua.utils.notice"
 
 local jobs = {}
 local running
 
 function jobs.start(settings)
    settings.log = function(text)
-      if not settings.quiet then io.stderr:write("serve: ", text, "\n") end
+      if not settings.quiet then notice("serve: %s", text) end
    end
    running = control.start(settings)
    return running.server:id(), running.server:port()

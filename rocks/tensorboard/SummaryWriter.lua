@@ -13,6 +13,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local protobuf = require "tlua.utils.protobuf"
 local wire = require "tlua.tensorboard.wire"
+local notice = require "tlua.utils.notice"
 
 local int, double, float, bytes = protobuf.int, protobuf.double, protobuf.float, protobuf.bytes
 
@@ -44,8 +45,7 @@ end
 -- training.
 local function lost(self, message)
    if not self.failed then
-      io.stderr:write(("SummaryWriter: %s: %s; nothing more is written\n"):format(self.path,
-         tostring(message)))
+      notice("SummaryWriter: %s: %s; nothing more is written", self.path, message)
    end
    self.failed = true
 end
@@ -493,7 +493,7 @@ function SummaryWriter:add_embedding(matrix, options)
       self.embeddings = list
    end
    if failure then
-      io.stderr:write(("SummaryWriter: %s; the embedding is not written\n"):format(failure))
+      notice("SummaryWriter: %s; the embedding is not written", failure)
    end
 end
 

@@ -3,6 +3,7 @@
 
 local torch = require "tlua"
 local classes = require "tlua.torch7.classes"
+local notice = require "tlua.utils.notice"
 
 classes.newmetatable "torch.CmdLine"
 local CmdLine = classes.getconstructortable "torch.CmdLine"
@@ -203,7 +204,7 @@ function CmdLine:log(path, params)
       local done, why = file:write(self.stamp and self.stamp() or "", text, "\n")
       if done then done, why = file:flush() end
       if done then return end
-      io.stderr:write(("CmdLine:log: %s: %s; nothing more is written\n"):format(path, why))
+      notice("CmdLine:log: %s: %s; nothing more is written", path, why)
       file = nil
    end
    local names = {}

@@ -4,6 +4,7 @@
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
 local classes = require "tlua.torch7.classes"
+local notice = require "tlua.utils.notice"
 
 local M = {}
 classes.root("optim", M)
@@ -141,7 +142,7 @@ local function write_line(self, words)
    local done, why = self.file:write(table.concat(words, "\t"), "\t\n")
    if done then done, why = self.file:flush() end
    if done then return end
-   io.stderr:write(("optim.Logger: %s: %s; nothing more is written\n"):format(self.name, why))
+   notice("optim.Logger: %s: %s; nothing more is written", self.name, why)
    self.file = nil
 end
 

@@ -4,6 +4,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local Callback = require "tlua.trainer.Callback"
+local notice = require "tlua.utils.notice"
 
 local NAME <const> = "trainer.EarlyStopping"
 
@@ -77,7 +78,7 @@ local function check(self, trainer)
       local text = ("%s: monitor: %q was not logged%s"):format(NAME, self.monitor,
          trainer:_logged_names())
       if self.strict then torch.raise(text) end
-      io.stderr:write(text, "\n")
+      notice("%s", text)
       return
    end
    local why = reason(self, args.to_number(NAME, self.monitor, value))

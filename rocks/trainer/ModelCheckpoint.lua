@@ -7,6 +7,7 @@ local class = require "tlua.class"
 local io_folder = require "tlua.io.folder"
 local strategy = require "tlua.trainer.strategy"
 local Callback = require "tlua.trainer.Callback"
+local notice = require "tlua.utils.notice"
 
 local NAME <const> = "trainer.ModelCheckpoint"
 
@@ -92,8 +93,8 @@ end
 local function age_of(path)
    local ok, state = pcall(strategy.read, path, true)
    if not ok then
-      io.stderr:write(("trainer: a checkpoint that cannot be read is passed over: %s\n"):format(
-         (tostring(state):gsub("^[^\n]-:%d+: ", ""))))
+      notice("trainer: a checkpoint that cannot be read is passed over: %s",
+         (tostring(state):gsub("^[^\n]-:%d+: ", "")))
       return nil
    end
    if type(state) ~= "table" then return nil end
@@ -351,9 +352,8 @@ function ModelCheckpoint:load_state_dict(state)
    -- run.
    if not self.dirpath and io_folder.list(state.dirpath) then self.folder = state.dirpath end
    if state.dirpath ~= self.folder then
-      io.stderr:write(("trainer: ModelCheckpoint: the folder was %s and is %s: checkpoints of "
-         .. "before "
-         .. "are not removed\n"):format(state.dirpath, self.folder))
+      notice("trainer: ModelCheckpoint: the folder was %s and is %s: checkpoints in the old "
+         .. "folder are not removed", state.dirpath, self.folder)
       return
    end
    self.best_k_models, self.best_model_path = state.best_k_models, state.best_model_path

@@ -14,6 +14,7 @@ local hooks = require "tlua.trainer.hooks"
 local optimizers = require "tlua.trainer.optimizers"
 local setup = require "tlua.trainer.setup"
 local strategy = require "tlua.trainer.strategy"
+local notice = require "tlua.utils.notice"
 
 local NAME <const> = "trainer.Trainer"
 
@@ -264,8 +265,7 @@ local function tell_callbacks(self, message)
       if callback.on_exception then
          local ok, why = pcall(callback.on_exception, callback, self, self.module, message)
          if not ok then
-            io.stderr:write(("trainer: %s.on_exception: %s\n"):format(torch.type(callback),
-               tostring(why)))
+            notice("trainer: %s.on_exception: %s", torch.type(callback), why)
          end
       end
    end
@@ -300,8 +300,7 @@ local function tell_empty(self, kind, limits)
    for i, n in ipairs(limits) do
       if n == 0 and self.is_global_zero then
          local which = #limits > 1 and " " .. i or ""
-         io.stderr:write(("trainer: the %s loader%s gives no batches, so it has no values\n")
-            :format(kind, which))
+         notice("trainer: the %s loader%s gives no batches, so it has no values", kind, which)
       end
    end
 end
@@ -351,9 +350,8 @@ local function find_train_loader(self, given)
    self.num_training_batches = fit_loop.limited(fit_loop.length_of(self.train_loader),
       self.limit_train_batches)
    if self.num_training_batches == 0 and self.limit_train_batches ~= 0 then
-      io.stderr:write(("trainer: the training loader has %s batches, and limit_train_batches = %s "
-         .. "leaves none\n"):format(fit_loop.length_of(self.train_loader),
-         self.limit_train_batches))
+      notice("trainer: the training loader has %s batches, and limit_train_batches = %s leaves "
+         .. "none", fit_loop.length_of(self.train_loader), self.limit_train_batches)
    end
    local interval = self.val_check_interval
    if math.type(interval) == "integer" then

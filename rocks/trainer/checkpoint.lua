@@ -10,6 +10,7 @@ local ranks = require "tlua.trainer.ranks"
 local Results = require "tlua.trainer.results"
 local setup = require "tlua.trainer.setup"
 local strategy = require "tlua.trainer.strategy"
+local notice = require "tlua.utils.notice"
 
 local M = {}
 
@@ -129,7 +130,7 @@ function M.find(self, path)
       torch.raise('trainer.Trainer: ckpt_path: "best": no ModelCheckpoint has saved a checkpoint')
    end
    if not found then
-      io.stderr:write 'trainer: ckpt_path = "last": there is no checkpoint yet; it begins anew\n'
+      notice 'trainer: ckpt_path = "last": there is no checkpoint yet; it begins anew'
    end
    return found
 end
@@ -239,8 +240,8 @@ function M.load_rest(self, state)
    end
    for key in pairs(state.callbacks) do
       if not used[key] then
-         io.stderr:write(("trainer: the checkpoint has the state of the callback %q, which this "
-            .. "trainer lacks\n"):format(key))
+         notice("trainer: the checkpoint has the state of the callback %q, which this trainer "
+            .. "lacks", key)
       end
    end
    local own = own_part(self, state)

@@ -2,6 +2,7 @@
 
 local torch = require "tlua"
 local Results = require "tlua.trainer.results"
+local notice = require "tlua.utils.notice"
 
 local M = {}
 
@@ -86,8 +87,8 @@ local function run_loader(self, kind, loader, i, limit, outputs)
          outputs[number], outputs.n = result, number
          if result == nil and not told then
             told = true
-            io.stderr:write(("trainer: %s.predict_step returned nil for batch %d; the places of "
-               .. "such batches in the results stay empty\n"):format(torch.type(module), number))
+            notice("trainer: %s.predict_step returned nil for batch %d; the places of such "
+               .. "batches in the results stay empty", torch.type(module), number)
          end
       end
    end

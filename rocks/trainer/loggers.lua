@@ -8,6 +8,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local io_folder = require "tlua.io.folder"
 local replace_file = require "tlua.io.replace"
+local notice = require "tlua.utils.notice"
 
 local M = {}
 
@@ -40,7 +41,7 @@ local function write_text(path, text)
       local ok, why = file:write(text)
       return not ok and why or nil
    end)
-   if message then io.stderr:write(("trainer.CSVLogger: %s: %s\n"):format(path, message)) end
+   if message then notice("trainer.CSVLogger: %s: %s", path, message) end
 end
 
 local function sorted(values)

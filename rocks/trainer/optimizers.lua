@@ -3,6 +3,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
+local notice = require "tlua.utils.notice"
 
 local M = {}
 
@@ -121,7 +122,7 @@ function M.configure(self)
       first, second = first[1], first[2]
    end
    if first == nil then
-      io.stderr:write(("trainer: %s returned nil: the weights stay as they are\n"):format(who))
+      notice("trainer: %s returned nil: the weights stay as they are", who)
    elseif pair then
       for _, item in ipairs(first) do add(item) end
    else

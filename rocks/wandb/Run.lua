@@ -6,6 +6,7 @@ local io_folder = require "tlua.io.folder"
 local class = require "tlua.class"
 local json = require "tlua.utils.json"
 local checked = require "tlua.checked"
+local notice = require "tlua.utils.notice"
 local datastore = require "tlua.wandb.datastore"
 local protobuf = require "tlua.utils.protobuf"
 local system = require "tlua.wandb.system"
@@ -49,8 +50,7 @@ end
 -- Stops recording after a disk error, which must not end the training.
 local function give_up(self, message)
    if not self.failed then
-      io.stderr:write(("wandb: %s: %s; no further values are recorded\n"):format(self.path,
-         message))
+      notice("wandb: %s: %s; no further values are recorded", self.path, message)
    end
    self.failed = true
 end
@@ -305,8 +305,8 @@ function Run:log(data, step, is_complete)
    local title = "utils.wandb.Run.log"
    check_running(self, title)
    if step and step < self.step then
-      io.stderr:write(("wandb: step %d is before the current step %d; its values are dropped\n")
-         :format(step, self.step))
+      notice("wandb: step %d is before the current step %d; its values are dropped", step,
+         self.step)
       return
    end
    -- All values are converted before the first value is stored. So an error leaves no incomplete

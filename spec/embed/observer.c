@@ -133,6 +133,18 @@ TEST(the_logger_gets_warnings) {
   lua_close(L);
 }
 
+TEST(the_logger_gets_the_messages_that_packages_would_write_to_the_standard_error) {
+  lua_State *L = opened();
+  char text[256] = "";
+  tl_set_logger(take, text);
+  const char *script = "require 'tlua.utils.notice'"
+                       "('run: %s is full\\n%d values are lost', 'x', 3)";
+  if (luaL_dostring(L, script) != LUA_OK) FAIL(lua_tostring(L, -1));
+  tl_set_logger(NULL, NULL);
+  CHECK(strcmp(text, "run: x is full 3 values are lost") == 0);
+  lua_close(L);
+}
+
 static atomic_int calls;
 static void count(const tl_Work *work, void *user) {
   (void)user;

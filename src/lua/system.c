@@ -237,6 +237,14 @@ static int torch_get_deterministic(lua_State *L) {
   return 1;
 }
 
+/* _log(text) passes a text as one line to the host's logger: spaces replace line feeds. It returns
+** false if the host has set no logger. */
+static int torch_log(lua_State *L) {
+  tli_only(L, 1, "_log");
+  lua_pushboolean(L, tli_log_line(luaL_gsub(L, luaL_checkstring(L, 1), "\n", " ")));
+  return 1;
+}
+
 /* ---- dtypes ---- */
 
 static tl_DType check_dtype(lua_State *L, int index, const char *what) {
@@ -462,6 +470,7 @@ static const luaL_Reg functions[] = {{"set_num_threads", torch_set_num_threads},
                                      {"get_printoptions", torch_get_printoptions},
                                      {"set_deterministic_debug_mode", torch_set_deterministic},
                                      {"get_deterministic_debug_mode", torch_get_deterministic},
+                                     {"_log", torch_log},
                                      {"promote_types", torch_promote_types},
                                      {"can_cast", torch_can_cast},
                                      {"result_type", torch_result_type},

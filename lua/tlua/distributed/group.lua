@@ -5,6 +5,7 @@ local args = require "tlua.args"
 local checked = require "tlua.checked"
 local class = require "tlua.class"
 local store = require "tlua.distributed.store"
+local notice = require "tlua.utils.notice"
 
 local M = {}
 
@@ -175,8 +176,7 @@ local noted = false
 -- Writes once to the standard error, on rank 0, that the back end has another name in tlua.
 local function note_engine(group)
    if noted or group.called == group.backend or group.group_rank ~= 0 then return end
-   io.stderr:write(('init_process_group: "%s" is the back end "%s" here\n'):format(group.called,
-      group.backend))
+   notice('init_process_group: "%s" is the back end "%s" here', group.called, group.backend)
    noted = true
 end
 

@@ -1,6 +1,7 @@
 -- handlers.lua - functions for torch.profiler.profile's option on_trace_ready.
 
 local torch = require "tlua"
+local notice = require "tlua.utils.notice"
 
 local M = {}
 
@@ -26,7 +27,7 @@ function M.tensorboard_trace_handler(dir, worker_name)
       else
          message = ("tensorboard_trace_handler: %s: %s"):format(dir, message)
       end
-      if not ok then io.stderr:write(tostring(message), "\n") end
+      if not ok then notice("%s", message) end
    end
 end
 

@@ -113,14 +113,19 @@ void tl_set_logger(void (*log)(const char *text, void *user), void *user) {
   atomic_store(&logger, log);
 }
 
-void tli_warning(const char *text) {
+bool tli_log_line(const char *text) {
   void (*log)(const char *, void *) = atomic_load(&logger);
+  if (log) log(text, logger_user);
+  return log != NULL;
+}
+
+void tli_warning(const char *text) {
   void (*warn)(const char *) = atomic_load(&tli_warn);
-  if (log == NULL) {
+  const char *(*site)(void) = atomic_load(&tli_call_site);
+  if (atomic_load(&logger) == NULL) {
     if (warn) warn(text);
     return;
   }
-  const char *(*site)(void) = atomic_load(&tli_call_site);
   const char *line = site ? site() : NULL, *op = tli_operator();
   char whole[256];
   snprintf(whole, sizeof whole, "%s%s%s: %s", line ? line : "", line ? ": " : "",
@@ -128,5 +133,5 @@ void tli_warning(const char *text) {
   for (char *c = whole; *c; c++)
     /* a script's name may contain line feeds, but a warning is one line */
     if (*c == '\n') *c = ' ';
-  log(whole, logger_user);
+  tli_log_line(whole);
 }

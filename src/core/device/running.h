@@ -29,6 +29,8 @@ extern const char *(*_Atomic tli_call_site)(void);
 extern void (*_Atomic tli_warn)(const char *text);
 /* Passes a warning about the running call to the host's logger; without a logger, to tli_warn. */
 void tli_warning(const char *text);
+/* Passes a line of text to the host's logger. Returns false if the host has set no logger. */
+bool tli_log_line(const char *text);
 /* Sets the name (a static string) of an argument. Until the name is set to NULL, messages about
 ** faults in the data say that the fault is in this argument. Operators that call other operators
 ** use this function. Returns the previous name. */
