@@ -399,8 +399,8 @@ TL_API void tl_set_observer(void (*observe)(const tl_Work *work, void *user), vo
 /* Sets the logger: operators pass their warnings to `log` instead of Lua's `warn`, and packages
 ** pass to it the messages that they would write to the standard error. A text is one line without a
 ** line feed, such as "script.lua:3: to: casting complex values to real discards the imaginary part"
-** or "mlflow: the disk is full; no further values are logged". The rules of tl_set_observer hold for
-** `log`, too. NULL removes the logger. */
+** or "mlflow: the disk is full; no further values are logged". The rules of tl_set_observer hold
+** for `log`, too. NULL removes the logger. */
 TL_API void tl_set_logger(void (*log)(const char *text, void *user), void *user);
 
 /* Counters of the process. */

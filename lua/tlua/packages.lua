@@ -84,8 +84,8 @@ function M.source(name)
    return file:read "a", "=tlua:" .. module:gsub("^tlua%.", ""):gsub("%.", "/") .. tail, path
 end
 
---- Searches a module, as an entry of package.searchers. `torch7` is Torch7's own name for its
---- package's table.
+--- Searches a module, as an entry of package.searchers. `require "torch7"` returns the table that
+--- Torch7's scripts call `torch`.
 ---@param module string
 ---@return any loader  or a text for require's error; nil for any other module
 ---@return string? path

@@ -35,11 +35,11 @@ local function product(rows, owners, full)
    return rest * torch.where(count:eq(0), factor, sum * factor)
 end
 
---- Combines rows by the numbers of their segments.
+--- Reduces the rows of each segment to one row.
 ---@param reduce string  "sum", "prod", "amax" or "amin"
 ---@param rows Tensor  (rows, ...)
----@param owners Tensor  (rows), from 1 to n
----@param n integer
+---@param owners Tensor  (rows) the segment to which each row belongs, from 1 to n
+---@param n integer  the number of segments
 ---@param initial? number  the value with which each segment begins, 0 by default
 ---@param include_self? boolean  for extremes: whether `initial` is also compared with the rows of a
 --- segment that has rows

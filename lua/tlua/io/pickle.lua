@@ -282,7 +282,7 @@ local function mark_kinds(m)
    end
 end
 
---- Runs a pickle.
+--- Runs the instructions of a pickle and returns the value that they build.
 ---@param bytes Tensor  (n) uint8
 ---@param storage fun(key: string, dtype: string, n: integer, location: string): Tensor
 ---@return any

@@ -130,7 +130,7 @@ local function read_parameter(fail, text, keyword)
    }
 end
 
---- Reads a schema.
+--- Parses the text of an operator's schema.
 ---@param who string  the function, for messages
 ---@param text string  "(Tensor x, int n=1) -> Tensor"
 ---@return library.Schema

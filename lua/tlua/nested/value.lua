@@ -30,10 +30,11 @@ function M.fail(text, ...) torch.raise(text:format(...)) end
 
 local known, count = setmetatable({}, {__mode = "v"}), 0
 
---- Returns the description of sequences.
----@param starts integer[]?  adjacent sequences unless given
+--- Returns the description of the rows of a nested tensor, which lie in one tensor of values. Equal
+--- lists give the same table, as long as a nested tensor uses it.
+---@param starts integer[]?  the first position of each row; without it each row follows the last one
 ---@param lengths integer[]
----@param last integer?
+---@param last integer?  the position after the last row, for `starts`
 ---@return nested.Ragged
 function M.ragged(starts, lengths, last)
    local holes, total, most, least = starts ~= nil, 0, 0, math.maxinteger

@@ -83,7 +83,7 @@ local function add_arguments(arguments, names)
    if arguments.kwarg then names[arguments.kwarg.arg] = true end
 end
 
---- Returns the names of parameters.
+--- Returns the set of the parameters' names of a function definition or a lambda expression.
 function M.parameters(node)
    local names = {}
    if node.args and node.args._ == "arguments" then add_arguments(node.args, names) end

@@ -20,8 +20,8 @@ local M = {}
 
 local cache = {}
 
---- Returns the lines of an embedded source or a package's. Returns nil if the source cannot be
---- found: the library in a host program has no sources.
+--- Returns the lines of a source file of the library or of a package. Returns nil if the source
+--- cannot be found: a library that is linked into a host program does not contain its sources.
 ---@param name string  the name of a chunk, such as "=tlua:nn/Linear.lua", or of a module
 ---@return string[]? lines
 function M.source_lines(name)

@@ -11,7 +11,8 @@ local M = {}
 
 local methods <const> = V.methods
 
---- Returns the values of a tensor at the positions of a sparse one.
+--- Returns a sparse tensor that has the positions of the sparse tensor `mask` and the values of the
+--- dense or sparse tensor `x` there.
 function M.sparse_mask(x, mask)
    local p = V.parts(mask)
    if not p then args.refuse("sparse_mask", "mask", "a sparse tensor", mask) end

@@ -25,9 +25,12 @@ local Flat = class.class("distributed.fsdp.Flat")
 
 local unsharded <const> = 1 << 31 -- this number is added to the versions of gathered parameters
 
---- owner: {group, replicas, policy, device, shard_device, compute_device, all_reduce,
---- divide_factor, all_reduce_hook}. compute_device: the device where parameters that were on meta
---- are gathered; nil means the device of the shards
+--- `owner` is the module's state of FSDP. Its field compute_device is the device where parameters
+--- that were on meta are gathered; nil means the device of the shards.
+---@param owner table  with the fields group, replicas, policy, device, shard_device,
+--- compute_device, all_reduce, divide_factor and all_reduce_hook
+---@param params Tensor[]
+---@param paths string[]  the parameters' names
 function Flat:__init(owner, params, paths)
    self.owner, self.params, self.paths = owner, params, paths
    self.trained, self.dtype = params[1].requires_grad, params[1].dtype
