@@ -84,12 +84,10 @@ function SummaryWriter:put(content, step, walltime)
    end
 end
 
-local function check(who, tag, step)
-   if type(tag) ~= "string" or tag == "" then args.refuse(who, "tag", "a name", tag) end
-   if step ~= nil and math.tointeger(step) == nil then
-      args.refuse(who, "global_step", "an integer", step)
-   end
-   return step and math.tointeger(step)
+-- Returns the arguments of the method `who`, unless their tag is empty, which is an error.
+local function with_tag(who, a)
+   if a.tag == "" then args.refuse(who, "tag", "a name", a.tag) end
+   return a
 end
 
 -- Encodes a value of a summary, which has a tag. `plugin`, if given, is the name of the TensorBoard
@@ -102,14 +100,18 @@ local function summary(tag, content, plugin, plugin_content)
    return bytes(5, bytes(1, bytes(1, tag) .. content .. metadata))
 end
 
+local take_scalar = args.signature [[add_scalar(tag: string, scalar_value: any,
+   global_step: integer?, walltime: number?)]]
+
 --- Adds a point to a curve.
 ---@param tag string
----@param value number|Tensor
----@param step? integer
----@param walltime? number  seconds since 1970
-function SummaryWriter:add_scalar(tag, value, step, walltime)
-   step = check("add_scalar", tag, step)
-   self:put(summary(tag, float(2, args.to_number("add_scalar", "value", value))), step, walltime)
+---@param scalar_value number|Tensor  the value at this step
+---@param global_step? integer  the step of the training
+---@param walltime? number  seconds since 1970; the present time by default
+function SummaryWriter:add_scalar(...)
+   local a = with_tag("add_scalar", take_scalar(...))
+   local value = args.to_number("add_scalar", "scalar_value", a.scalar_value)
+   self:put(summary(a.tag, float(2, value)), a.global_step, a.walltime)
 end
 
 -- Returns the writer for the subfolder `name` of this writer's folder. The writer is created when
@@ -124,14 +126,19 @@ local function below(self, name)
    return other
 end
 
+local take_scalars = args.signature [[add_scalars(main_tag: string, tag_scalar_dict: table,
+   global_step: integer?, walltime: number?)]]
+
 --- Adds points to several curves in one plot. Each curve is a separate run, as in PyTorch.
----@param tag string
----@param values table<string, number>
----@param step? integer
-function SummaryWriter:add_scalars(tag, values, step)
-   step = check("add_scalars", tag, step)
-   for name, value in pairs(values) do
-      below(self, tag:gsub("/", "_") .. "_" .. name):add_scalar(tag, value, step)
+---@param main_tag string  the name of the plot
+---@param tag_scalar_dict table<string, number>  the values of the curves by their names
+---@param global_step? integer  the step of the training
+---@param walltime? number  seconds since 1970; the present time by default
+function SummaryWriter:add_scalars(...)
+   local a = take_scalars(...)
+   for name, value in pairs(a.tag_scalar_dict) do
+      below(self, a.main_tag:gsub("/", "_") .. "_" .. name):add_scalar(a.main_tag, value,
+         a.global_step, a.walltime)
    end
 end
 
@@ -168,13 +175,21 @@ local function buckets(values)
    return right, found
 end
 
+local take_histogram = args.signature [[add_histogram(tag: string, values: tensor|table,
+   global_step: integer?, bins: string = 'tensorflow', walltime: number?)]]
+
 --- Adds a histogram of values. NaN and infinities are an error, as in PyTorch.
 ---@param tag string
 ---@param values Tensor|number[]
----@param step? integer
-function SummaryWriter:add_histogram(tag, values, step)
-   step = check("add_histogram", tag, step)
-   local t = torch.is_tensor(values) and values or torch.tensor(values)
+---@param global_step? integer  the step of the training
+---@param bins? "tensorflow"  the only buckets here
+---@param walltime? number  seconds since 1970; the present time by default
+function SummaryWriter:add_histogram(...)
+   local a = with_tag("add_histogram", take_histogram(...))
+   if a.bins ~= "tensorflow" then
+      args.refuse("add_histogram", "bins", '"tensorflow"', a.bins)
+   end
+   local t = torch.is_tensor(a.values) and a.values or torch.tensor(a.values)
    t = t:detach():to("cpu"):double():flatten()
    if t:numel() == 0 then torch.raise "add_histogram: values: there are none" end
    if not t:isfinite():all():item() then
@@ -184,7 +199,7 @@ function SummaryWriter:add_histogram(tag, values, step)
    local histogram = double(1, t:min():item()) .. double(2, t:max():item())
       .. double(3, t:numel() + 0.0) .. double(4, t:sum():item()) .. double(5, (t * t):sum():item())
       .. protobuf.packed(6, "<d", right) .. protobuf.packed(7, "<d", found)
-   self:put(summary(tag, bytes(5, histogram)), step)
+   self:put(summary(a.tag, bytes(5, histogram)), a.global_step, a.walltime)
 end
 
 -- Converts an image to uint8 of shape (H, W, C).
@@ -214,44 +229,55 @@ local function image_proto(image)
       .. bytes(4, wire.png(image)))
 end
 
+local take_image = args.signature [[add_image(tag: string, img_tensor: any, global_step: integer?,
+   walltime: number?, dataformats: string = 'CHW')]]
+
 --- Adds an image, whose values are floating-point numbers from 0 to 1 or uint8.
 ---@param tag string
----@param image Tensor  (C, H, W) with C = 1, 3 or 4
----@param step? integer
----@param options? {dataformats: "CHW"|"HWC"|"HW"}
-function SummaryWriter:add_image(tag, image, step, options)
-   step = check("add_image", tag, step)
-   local formats = options and options.dataformats or "CHW"
-   self:put(summary(tag, image_proto(picture("add_image", image, formats))), step)
+---@param img_tensor Tensor  (C, H, W) with C = 1, 3 or 4
+---@param global_step? integer  the step of the training
+---@param walltime? number  seconds since 1970; the present time by default
+---@param dataformats? "CHW"|"HWC"|"HW"  the order of the dimensions
+function SummaryWriter:add_image(...)
+   local a = with_tag("add_image", take_image(...))
+   local image = picture("add_image", a.img_tensor, a.dataformats)
+   self:put(summary(a.tag, image_proto(image)), a.global_step, a.walltime)
 end
+
+local take_figure = args.signature [[add_figure(tag: string, figure: any, global_step: integer?,
+   close: boolean = true, walltime: number?)]]
 
 --- Adds a figure of torch.utils.plot, which shows curves or images.
 ---@param tag string
 ---@param figure utils.plot.Figure
----@param step? integer
-function SummaryWriter:add_figure(tag, figure, step)
-   step = check("add_figure", tag, step)
-   if torch.type(figure) ~= "utils.plot.Figure" then
-      args.refuse("add_figure", "figure", "a result of a function of torch.utils.plot", figure)
+---@param global_step? integer  the step of the training
+---@param close? boolean  has no effect, since no window shows the figure
+---@param walltime? number  seconds since 1970; the present time by default
+function SummaryWriter:add_figure(...)
+   local a = with_tag("add_figure", take_figure(...))
+   if torch.type(a.figure) ~= "utils.plot.Figure" then
+      args.refuse("add_figure", "figure", "a result of a function of torch.utils.plot", a.figure)
    end
-   local png = figure:png()
+   local png = a.figure:png()
    -- in a PNG file, the image's size follows the text "IHDR"
    local width, height = (">I4I4"):unpack(png, 17)
-   self:put(summary(tag, bytes(4, int(1, height) .. int(2, width) .. int(3, 3) .. bytes(4, png))),
-      step)
+   local image = int(1, height) .. int(2, width) .. int(3, 3) .. bytes(4, png)
+   self:put(summary(a.tag, bytes(4, image)), a.global_step, a.walltime)
 end
 
-local take_audio = args.signature "add_audio(sample_rate: count = 44100)"
+local take_audio = args.signature [[add_audio(tag: string, snd_tensor: any, global_step: integer?,
+   sample_rate: count = 44100, walltime: number?)]]
 
 --- Adds a sound, stored as 16-bit WAV. Samples are numbers from -1 to 1; samples outside this range
 --- are clipped.
 ---@param tag string
----@param sound Tensor  (L) or (1, L); (2, L) for two channels
----@param step? integer
----@param options? {sample_rate: integer}  44100 a second by default
-function SummaryWriter:add_audio(tag, sound, step, options)
-   step = check("add_audio", tag, step)
-   local rate = take_audio(options or {}).sample_rate
+---@param snd_tensor Tensor  (L) or (1, L); (2, L) for two channels
+---@param global_step? integer  the step of the training
+---@param sample_rate? integer  44100 a second by default
+---@param walltime? number  seconds since 1970; the present time by default
+function SummaryWriter:add_audio(...)
+   local a = with_tag("add_audio", take_audio(...))
+   local sound, rate = a.snd_tensor, a.sample_rate
    if not torch.is_tensor(sound) or sound:dim() < 1 or sound:dim() > 2 or sound:numel() == 0
       or sound:dim() == 2 and sound:size(1) > 2 then
       args.refuse("add_audio", "snd_tensor", "a tensor (L), (1, L) or (2, L)", sound)
@@ -267,18 +293,28 @@ function SummaryWriter:add_audio(tag, sound, step, options)
       .. "data" .. ("<I4"):pack(#body) .. body
    local audio = float(1, rate + 0.0) .. int(2, channels) .. int(3, frames) .. bytes(4, wav)
       .. bytes(5, "audio/wav")
-   self:put(summary(tag, bytes(6, audio)), step)
+   self:put(summary(a.tag, bytes(6, audio)), a.global_step, a.walltime)
 end
+
+local take_images = args.signature [[add_images(tag: string, img_tensor: any, global_step: integer?,
+   walltime: number?, dataformats: string = 'NCHW')]]
 
 --- Adds a batch of images as one image, with up to 8 images in a row.
 ---@param tag string
----@param images Tensor  (N, C, H, W)
----@param step? integer
-function SummaryWriter:add_images(tag, images, step)
-   step = check("add_images", tag, step)
+---@param img_tensor Tensor  (N, C, H, W)
+---@param global_step? integer  the step of the training
+---@param walltime? number  seconds since 1970; the present time by default
+---@param dataformats? "NCHW"|"NHWC"  the order of the dimensions
+function SummaryWriter:add_images(...)
+   local a = with_tag("add_images", take_images(...))
+   local images = a.img_tensor
+   if a.dataformats ~= "NCHW" and a.dataformats ~= "NHWC" then
+      args.refuse("add_images", "dataformats", "NCHW or NHWC", a.dataformats)
+   end
    if not torch.is_tensor(images) or images:dim() ~= 4 then
       args.refuse("add_images", "img_tensor", "a tensor (N, C, H, W)", images)
    end
+   if a.dataformats == "NHWC" then images = images:permute(1, 4, 2, 3) end
    local n, c, h, w = table.unpack(images.shape)
    local across = math.min(n, 8)
    local down = (n + across - 1) // across
@@ -287,33 +323,49 @@ function SummaryWriter:add_images(tag, images, step)
       local y, x = i // across * h, i % across * w
       sheet[{{}, {y + 1, y + h}, {x + 1, x + w}}] = images[i + 1]:detach():to "cpu"
    end
-   self:add_image(tag, sheet, step)
+   self:add_image(a.tag, sheet, a.global_step, a.walltime)
 end
+
+local take_text = args.signature [[add_text(tag: string, text_string: string, global_step: integer?,
+   walltime: number?)]]
 
 --- Adds a text, which may be Markdown.
 ---@param tag string
----@param text string
----@param step? integer
-function SummaryWriter:add_text(tag, text, step)
-   step = check("add_text", tag, step)
-   if type(text) ~= "string" then args.refuse("add_text", "text_string", "a string", text) end
-   local tensor = int(1, 7) .. bytes(2, bytes(2, int(1, 1))) .. bytes(8, text)
-   self:put(summary(tag .. "/text_summary", bytes(8, tensor), "text", int(1, 0)), step)
+---@param text_string string  the text
+---@param global_step? integer  the step of the training
+---@param walltime? number  seconds since 1970; the present time by default
+function SummaryWriter:add_text(...)
+   local a = with_tag("add_text", take_text(...))
+   local tensor = int(1, 7) .. bytes(2, bytes(2, int(1, 1))) .. bytes(8, a.text_string)
+   self:put(summary(a.tag .. "/text_summary", bytes(8, tensor), "text", int(1, 0)), a.global_step,
+      a.walltime)
 end
+
+local take_curve = args.signature [[add_pr_curve(tag: string, labels: tensor|table,
+   predictions: tensor|table, global_step: integer?, num_thresholds: count = 127,
+   weights: tensor|table?, walltime: number?)]]
 
 --- Adds a curve of precision and recall for thresholds from 0 to 1.
 ---@param tag string
 ---@param labels Tensor|number[]  0 or 1
 ---@param predictions Tensor|number[]  probabilities of the label 1
----@param step? integer
----@param options? {num_thresholds: integer}
-function SummaryWriter:add_pr_curve(tag, labels, predictions, step, options)
-   step = check("add_pr_curve", tag, step)
-   local n = options and options.num_thresholds or 127
-   local truth, guess = wire.numbers(labels), wire.numbers(predictions)
+---@param global_step? integer  the step of the training
+---@param num_thresholds? integer  at least 2; 127 by default
+---@param weights? Tensor|number[]  of the predictions, 1 by default
+---@param walltime? number  seconds since 1970; the present time by default
+function SummaryWriter:add_pr_curve(...)
+   local a = with_tag("add_pr_curve", take_curve(...))
+   local n = a.num_thresholds
+   if n < 2 then args.refuse("add_pr_curve", "num_thresholds", "at least 2", n) end
+   local truth, guess = wire.numbers(a.labels), wire.numbers(a.predictions)
+   local weights = a.weights and wire.numbers(a.weights)
    if #truth ~= #guess then
       torch.raise(("add_pr_curve: expected as many predictions as labels, got %d and %d"):format(
          #guess, #truth))
+   end
+   if weights and #weights ~= #guess then
+      torch.raise(("add_pr_curve: expected as many weights as predictions, got %d and %d"):format(
+         #weights, #guess))
    end
    -- Each prediction is counted at the highest threshold that it reaches.
    local hits, misses = {}, {}
@@ -321,7 +373,7 @@ function SummaryWriter:add_pr_curve(tag, labels, predictions, step, options)
    for i, p in ipairs(guess) do
       local at = math.min(math.max(math.floor(p * (n - 1)), 0), n - 1) + 1
       local list = truth[i] > 0.5 and hits or misses
-      list[at] = list[at] + 1
+      list[at] = list[at] + (weights and weights[i] or 1)
    end
    for i = n - 1, 1, -1 do
       hits[i], misses[i] = hits[i] + hits[i + 1], misses[i] + misses[i + 1]
@@ -338,7 +390,8 @@ function SummaryWriter:add_pr_curve(tag, labels, predictions, step, options)
    row(function(tp) return tp / math.max(1e-7, hits[1]) end)
    local shape = bytes(2, int(1, 6)) .. bytes(2, int(1, n))
    local tensor = int(1, 1) .. bytes(2, shape) .. protobuf.packed(5, "<f", rows)
-   self:put(summary(tag, bytes(8, tensor), "pr_curves", int(1, 0) .. int(2, n)), step)
+   self:put(summary(a.tag, bytes(8, tensor), "pr_curves", int(1, 0) .. int(2, n)), a.global_step,
+      a.walltime)
 end
 
 -- Encodes a hyperparameter as a google.protobuf.Value. Also returns the number that TensorBoard's
@@ -358,22 +411,37 @@ local function sorted(t)
    return keys
 end
 
+local take_hparams = args.signature [[add_hparams(hparam_dict: table, metric_dict: table,
+   hparam_domain_discrete: names?, run_name: string?, global_step: integer?)]]
+
 --- Adds the hyperparameters of a run, and the metrics that the run has reached with them.
----@param hparams table<string, any>
----@param metrics table<string, number>
----@param options? {run_name: string}
-function SummaryWriter:add_hparams(hparams, metrics, options)
-   if type(hparams) ~= "table" or type(metrics) ~= "table" then
-      args.refuse("add_hparams", "hparam_dict", "two tables", hparams)
+---@param hparam_dict table<string, any>  the values of the hyperparameters by their names
+---@param metric_dict table<string, number>  the values of the metrics by their names
+---@param hparam_domain_discrete? table<string, any[]>  all values that a hyperparameter may have
+---@param run_name? string  the name of a subfolder, the time by default
+---@param global_step? integer  the step of the metrics
+function SummaryWriter:add_hparams(...)
+   local a = take_hparams(...)
+   local hparams, metrics = a.hparam_dict, a.metric_dict
+   local domains = a.hparam_domain_discrete or {}
+   for name in pairs(domains) do
+      if hparams[name] == nil then
+         torch.raise(("add_hparams: hparam_domain_discrete: %s is no hyperparameter"):format(name))
+      end
    end
    local infos, values, names = {}, {}, {}
    for i, name in ipairs(sorted(hparams)) do
       local value, kind = hparam_value(name, hparams[name])
-      infos[i] = bytes(4, bytes(1, name) .. int(4, kind))
+      local domain = {}
+      for k, member in ipairs(domains[name] or domain) do
+         domain[k] = bytes(1, (hparam_value(name, member)))
+      end
+      domain = #domain > 0 and bytes(5, table.concat(domain)) or ""
+      infos[i] = bytes(4, bytes(1, name) .. int(4, kind) .. domain)
       values[i] = bytes(1, bytes(1, name) .. bytes(2, value))
    end
    for i, name in ipairs(sorted(metrics)) do names[i] = bytes(5, bytes(1, bytes(2, name))) end
-   local run = below(self, options and options.run_name or tostring(os.time()))
+   local run = below(self, a.run_name or tostring(os.time()))
    local function put(tag, field, content)
       local data = int(1, 0) .. bytes(field, content)
       run:put(summary("_hparams_/" .. tag, "", "hparams", data))
@@ -381,7 +449,9 @@ function SummaryWriter:add_hparams(hparams, metrics, options)
    put("experiment", 2, table.concat(infos) .. table.concat(names))
    put("session_start_info", 3, table.concat(values))
    put("session_end_info", 4, int(1, 1))
-   for _, name in ipairs(sorted(metrics)) do run:add_scalar(name, metrics[name]) end
+   for _, name in ipairs(sorted(metrics)) do
+      run:add_scalar(name, metrics[name], a.global_step)
+   end
    run:flush()
 end
 
@@ -456,16 +526,19 @@ function SummaryWriter:add_graph(model, ...)
    self:flush()
 end
 
---- Adds points for the projector. The rows of `matrix` are their positions. `metadata` has a label
---- for each point, or several labels, which `metadata_header` names. `label_img`, an (N, C, H, W)
---- tensor, has an image for each point. If the files cannot be written, prints a message on stderr.
----@param matrix Tensor  (N, D)
----@param options? table  metadata, metadata_header and label_img; tag and global_step form the
---- embedding's name
-function SummaryWriter:add_embedding(matrix, options)
-   if options ~= nil and type(options) ~= "table" then
-      args.refuse("add_embedding", "options", "a table", options)
-   end
+local take_embedding = args.signature [[add_embedding(mat: any, metadata: any?,
+   label_img: any?, global_step: integer = 0, tag: string = 'default', metadata_header: any?)]]
+
+--- Adds points for the projector. The rows of `mat` are their positions. If the files cannot be
+--- written, prints a message on stderr.
+---@param mat Tensor  (N, D)
+---@param metadata? any[]  a label for each point, or a list of several labels for each point
+---@param label_img? Tensor  (N, C, H, W), an image for each point
+---@param global_step? integer  a part of the embedding's name, as `tag` is
+---@param tag? string
+---@param metadata_header? string[]  the names of several labels
+function SummaryWriter:add_embedding(...)
+   local a = take_embedding(...)
    local failure
    local function attempt(name, ok, message)
       if not ok and not failure then failure = ("%s/%s: %s"):format(self.log_dir, name, message) end
@@ -481,7 +554,7 @@ function SummaryWriter:add_embedding(matrix, options)
    -- The file is written again as a whole, since a later embedding replaces an earlier one of the
    -- same name.
    local list = self.embeddings or {}
-   local part, name = require "tlua.tensorboard.embedding".write(matrix, options or {},
+   local part, name = require "tlua.tensorboard.embedding".write(a.mat, a,
       function(folder) attempt(folder, torch.io.make_folder(self.log_dir .. "/" .. folder)) end,
       write)
    if not failure then

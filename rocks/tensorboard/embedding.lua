@@ -74,25 +74,22 @@ end
 --- folder, and `make_folder(path)` creates a folder there. The other arguments are those of
 --- SummaryWriter:add_embedding.
 ---@param matrix Tensor  (N, D)
----@param options table
+---@param options {tag: string, global_step: integer, [string]: any}
 ---@return string config  the embedding's part of projector_config.pbtxt
 ---@return string name  the name of the embedding: its step and tag
 function M.write(matrix, options, make_folder, write)
    if not torch.is_tensor(matrix) or matrix:dim() ~= 2 then
       args.refuse(who, "mat", "a tensor (N, D)", matrix)
    end
-   local tag, step = options.tag or "default", options.global_step or 0
-   if type(tag) ~= "string" or tag == "" or tag:find "%z" then
-      args.refuse(who, "tag", "a name", tag)
-   end
-   if not math.tointeger(step) then args.refuse(who, "global_step", "an integer", step) end
+   local tag, step = options.tag, options.global_step
+   if tag == "" or tag:find "%z" then args.refuse(who, "tag", "a name", tag) end
    if options.metadata_header ~= nil and options.metadata == nil then
       torch.raise(who .. ": metadata_header: expected none without metadata")
    end
    local n, files = matrix.shape[1], {}
-   local name = ("%05d/%s"):format(math.tointeger(step), folder_name(tag))
+   local name = ("%05d/%s"):format(step, folder_name(tag))
    local config = ("embeddings {\n  tensor_name: %s\n  tensor_path: %s\n"):format(
-      quoted(("%s:%05d"):format(tag, math.tointeger(step))), quoted(name .. "/tensors.tsv"))
+      quoted(("%s:%05d"):format(tag, step)), quoted(name .. "/tensors.tsv"))
    if options.metadata ~= nil then
       files["metadata.tsv"] = metadata_table(options.metadata, options.metadata_header, n)
       config = config .. ("  metadata_path: %s\n"):format(quoted(name .. "/metadata.tsv"))
