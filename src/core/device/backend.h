@@ -19,7 +19,8 @@ typedef struct tl_Backend {
 #define X(name, operands) bool (*name)(const struct tlk_##name *call);
   TLK_KERNELS(X)
 #undef X
-  const tlk_Lapack *lapack;   /* table of LAPACK's factorizations; NULL if the device has none */
+  /* table of LAPACK's factorizations; if it is NULL, device->lapack may return one */
+  const tlk_Lapack *lapack;
   const tl_DeviceApi *device; /* table of functions besides kernels; NULL for the CPU */
   bool conv_channels_last;    /* whether convolutions support channels-last tensors */
 } tl_Backend;
@@ -28,7 +29,7 @@ typedef struct tl_Backend {
 
 /* Returns the table of a device, and opens the device's plugin if necessary. For a tensor's device
 ** the result is never NULL. For any other device it may be NULL with TL_EDEVICE; the message then
-** says how to get the plugin. */
+** says why there is no such device. */
 const tl_Backend *tli_backend_open(tl_Device device);
 /* the table of each kind of device; NULL until the kind's plugin is opened */
 extern _Atomic(const tl_Backend *) tli_backends[TL_NDEVICETYPES];
@@ -93,8 +94,8 @@ const char *tlk_cpu_isa(void);
 ** no such loops. */
 bool tlk_cpu_set_portable(bool on) TL_MUSTCHECK;
 /* Returns whether the CPU's kernels use only loops that give the same bits on every machine. If so,
-** no other library may compute a result, and no instruction may be used that only some processors
-** have. */
+** no other library may compute a result, and no loop may be used whose bits depend on the
+** processor, such as one with fused multiply-adds. */
 bool tlk_portable(void);
 const char *tlk_blas_config(void);
 

@@ -50,7 +50,7 @@ struct tli_Capture {
   tli_Capture *next;
   tl_Device device;
   uint64_t number;   /* number of the capture while it is open; otherwise 0 */
-  uint64_t pool;     /* the graph's memory pool; 0 if nothing was captured */
+  uint64_t pool;     /* the graph's memory pool; 0 if no capture was begun */
   tl_Stream *stream; /* the stream on which the capture began (borrowed) */
   /* the stream of the last replay or, before the first replay, of the capture (borrowed) */
   tl_Stream *last;

@@ -20,7 +20,7 @@ void tli_capture_free(tli_Capture *c);
 /* Returns the number of a new memory pool, which graphs may share; never 0. */
 uint64_t tli_capture_new_pool(void);
 uint64_t tli_capture_last_pool(void); /* Returns the largest pool number assigned so far. */
-/* Returns the pool of a graph; 0 if nothing was captured. */
+/* Returns the pool of a graph; 0 if no capture was begun. */
 uint64_t tli_capture_pool(const tli_Capture *c);
 
 /* Begins to capture work on the current stream of a device. If pool is 0, the graph gets a new

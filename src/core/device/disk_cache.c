@@ -44,7 +44,8 @@ bool tli_cache_folder(char *path, size_t size) {
   return is_absolute(home) && write_path(path, size, home, "/.cache/tlua");
 }
 
-/* Writes the path of an entry's file. Fails if other users can write to the folder. */
+/* Writes the path of an entry's file. Fails if the folder belongs to another user or if everybody
+** can write to it. */
 static bool path_of(char path[PATH_BYTES], const char *kind, const void *key, size_t bytes) {
   char folder[PATH_BYTES - 64];
   return tli_cache_folder(folder, sizeof folder) && tli_folder_own(folder) &&
@@ -66,8 +67,8 @@ typedef struct File {
   char name[17 + KIND_BYTES];
 } File;
 
-/* Returns an array of the folder's files, which the caller frees with free(), and sets *count to
-** their number. Returns NULL if there are none. */
+/* Returns an array of the folder's cache entries, which the caller frees with free(), and sets
+** *count to their number. The array may be NULL if there are none. */
 static File *files_of(const char *folder, int *count) {
   size_t bytes, n = 0;
   *count = 0;
@@ -132,7 +133,8 @@ static void write_head(char head[HEAD_BYTES], const char *kind, const void *key,
            bytes, sum);
 }
 
-/* Returns a copy of a file's data if the file is complete and belongs to this key. */
+/* Returns a copy of a file's data if the file is complete and belongs to this key; otherwise
+** NULL. */
 static void *data_in(const char *file, size_t size, const char *kind, const void *key,
                      size_t key_bytes, size_t *bytes) {
   char head[HEAD_BYTES];

@@ -8,8 +8,9 @@
 #include "core/device/backend.h"
 #include "core/memory/device_memory.h"
 
-/* For each kind of device on which a graph was ever captured, `plain` has the plugin's own table
-** and `watched` the table whose functions also collect garbage. */
+/* For each kind of device that can keep calls pending and on which a graph was ever captured,
+** `plain` has the plugin's own table and `watched` the table whose functions also collect
+** garbage. */
 static const tl_Backend *plain[TL_NDEVICETYPES];
 static tl_Backend watched[TL_NDEVICETYPES];
 

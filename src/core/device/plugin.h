@@ -7,8 +7,8 @@
 #include "core/device/backend.h"
 
 /* Returns the table of the plugin tlua_<name>.so. On failure returns NULL with TL_EDEVICE; the
-** message says where the engine looked for the plugin, or why the plugin cannot be used. After a
-** success, the caller must not open the same name again. */
+** message says where the plugin is expected, or why it cannot be used. After a success, the caller
+** must not open the same name again. */
 const tl_Backend *tli_plugin_open(const char *name) TL_MUSTCHECK;
 
 #define TLI_PLUGIN_PATH 2048

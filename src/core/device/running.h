@@ -31,9 +31,10 @@ extern void (*_Atomic tli_warn)(const char *text);
 void tli_warning(const char *text);
 /* Passes a line of text to the host's logger. Returns false if the host has set no logger. */
 bool tli_log_line(const char *text);
-/* Sets the name (a static string) of an argument. Until the name is set to NULL, messages about
-** faults in the data say that the fault is in this argument. Operators that call other operators
-** use this function. Returns the previous name. */
+/* Sets the name (a static string) of the argument to which a device attributes faults in the data,
+** until the name is set to NULL. An operator that calls other operators uses this function, so that
+** a message names its own argument. (On the CPU the inner operator fails at once, and the caller
+** changes the message by tli_fail_about.) Returns the previous name. */
 const char *tli_set_fault_argument(const char *argument);
 /* Returns the source of a fault. The CPU reports a fault immediately, while operator and script
 ** line are known; a device reports a fault later, so it needs this copy of both. */

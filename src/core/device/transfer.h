@@ -29,7 +29,7 @@ bool tli_write(tl_Tensor *t, const void *buffer) TL_MUSTCHECK;
 ** immediately. */
 tl_Tensor *tli_upload(tl_DType dtype, tl_Device device, int ndim, const int64_t *sizes,
                       const void *data) TL_MUSTCHECK;
-/* Copies bytes to or from a device, or between devices of one kind. */
+/* Copies bytes to or from a device, or between two devices. */
 bool tli_move_bytes(tl_Device to, void *dst, tl_Device from, const void *src, int64_t bytes,
                     bool async) TL_MUSTCHECK;
 /* Copies between row-major tensors of the same dtype and shape on different devices. If `async` is

@@ -233,8 +233,9 @@ TLI_UNPACK void tli_unpack_iq4_xs(tli_Half *half, const uint8_t *restrict b,
   }
 }
 
-/* Unpacks n elements, at most TLI_CHUNK, from the blocks at p. Does not set elements after the
-** n-th, nor the scales of their groups. For kinds without minimums, does not set `least`. */
+/* Unpacks n elements from the blocks at p; n is a multiple of a block's elements, at most
+** TLI_CHUNK. Does not set elements after the n-th. For kinds without minimums, does not set
+** `least`. */
 TLI_UNPACK void tli_unpack(tli_Halves *halves, tli_Half *half, tli_BlockKind kind, const uint8_t *p,
                            int n, tli_Chunk *u) {
   int count = n / 32;

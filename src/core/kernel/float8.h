@@ -85,8 +85,8 @@ TLI_FN uint8_t tli_f32_to_f8e5m2z(float f) {
 }
 
 /* Converts the magnitude of a float32 to the format float8_e8m0fnu, whose numbers are powers of
-** two. Numbers in the middle between two powers are rounded as in PyTorch: up, except for the
-** smallest one. */
+** two. Rounds as PyTorch does: to the nearest power, and up from the middle between two powers.
+** Every number between the two smallest powers, 2^-127 and 2^-126, is rounded up. */
 TLI_FN uint8_t tli_f32_to_f8e8m0(float f) {
   uint32_t a = tli_float_bits(f) & 0x7fffffffu, exponent = a >> 23, rest = a & 0x7fffffu;
   if (exponent == 0xff) return 0xff;

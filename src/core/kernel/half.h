@@ -42,9 +42,9 @@ TLI_FN float tli_f16_to_f32(uint16_t h) {
   return tli_bits_float(sign | ((h & 0x7c00u) == 0x7c00u ? special : scaled));
 }
 
-/* Rounds a float32 number to float16. The function adds a power of two whose last binary digit has
-** the same weight as the result's last digit. So the hardware rounds to nearest even, for normal
-** and for subnormal results. */
+/* Rounds a float32 number to float16, to nearest even. Normal results are rounded by integer
+** arithmetic on the bits. For subnormal results the function adds 0.5, whose last binary digit has
+** the same weight as the result's last digit, so the hardware rounds. */
 TLI_FN uint16_t tli_f32_to_f16(float f) {
   uint32_t u = tli_float_bits(f);
   uint32_t sign = (u >> 16) & 0x8000u;

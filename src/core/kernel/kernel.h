@@ -60,7 +60,8 @@ struct tlk_fill {
 };
 
 /* Applies a function to each element: args[0] = kernel(args[1], ...). Inputs are converted to the
-** dtype `compute` (I32, I64, F32 or F64), and the result is converted to the output's dtype. */
+** dtype `compute` (I32, I64, F32, F64, C64 or C128), and the result is converted to the output's
+** dtype. */
 struct tlk_pointwise {
   const tlk_Context *cx;
   tli_Iter it;

@@ -38,14 +38,14 @@ typedef struct Version {
   /* whether no code needs the array's contents after the sweep, so that they need not be written to
   ** memory */
   bool dead;
-  int last;     /* the last step that reads or overwrites this version */
+  int last;     /* the last step that reads this version; the step that writes it if no step does */
   int64_t slot; /* offset of the version's buffer; -1 if it is written to memory */
 } Version;
 
 typedef struct Step {
   struct tlk_pointwise call;
-  /* for each operand, the index of the version that it reads or overwrites; -1 for arrays outside
-  ** of the sweep */
+  /* for the output, the index of the version that this step writes; for each input, the index of
+  ** the version that it reads, or -1 if no stored call has written the input */
   int versions[TLI_ITER_MAX];
 } Step;
 

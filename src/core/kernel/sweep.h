@@ -42,8 +42,8 @@ bool tli_sweep_flush(void) TL_MUSTCHECK;
 /* Stores a call on the CPU, or runs the call at once if it cannot be stored. */
 bool tli_sweep_add(const struct tlk_pointwise *call) TL_MUSTCHECK;
 /* Declares that no code will read the array at `data` after the calls that are stored now. Returns
-** false if a stored call still needs the memory, which must then stay allocated until
-** tli_sweep_end. */
+** whether its memory can be used for another purpose at once. Otherwise a stored call may still
+** need the memory, which must then stay allocated until tli_sweep_end. */
 bool tli_sweep_forget(const void *data);
 
 #endif

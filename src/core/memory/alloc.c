@@ -50,14 +50,15 @@ typedef struct Block {
 } Block;
 
 /* A thread's free blocks of one class, in two chains of at most `batch` blocks. Blocks are taken
-** from `now` and returned to `now`. `spare` is either empty or full, and replaces `now` when `now`
-** becomes empty or full. So a thread that alternates between allocating and freeing rarely visits
-** the pool, which has a lock. */
+** from `now` and returned to `now`. `spare` is either empty or full. It replaces `now` when `now`
+** becomes empty; when `now` becomes full, it becomes the new spare chain, and the previous one goes
+** to the pool. So a thread that alternates between allocating and freeing rarely visits the pool,
+** which has a lock. */
 typedef struct Magazine {
   Block *now;
   Block *spare;
-  /* number of blocks in `now`. This is an upper bound, because chains may be shorter if they were
-  ** returned by threads that have ended */
+  /* number of blocks in `now`. This is an upper bound, because a chain from the pool may have fewer
+  ** than `batch` blocks */
   uint32_t count;
   uint32_t batch;
   int64_t size;

@@ -27,7 +27,8 @@ extern bool (*_Atomic tli_collect_garbage)(bool lacking);
 /* Returns whether this thread's last failure was an allocation by tli_device_alloc. If so, another
 ** attempt is futile, because tli_device_alloc has already collected garbage. */
 bool tli_device_exhausted(void);
-/* Returns the number of failures of tli_device_alloc. */
+/* Returns how often a device's memory was exhausted since the last call of
+** tli_device_reset_ooms. */
 int64_t tli_device_ooms(tl_Device device);
 void tli_device_reset_ooms(tl_Device device);
 

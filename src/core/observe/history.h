@@ -45,8 +45,8 @@ typedef struct tli_Recording {
   /* whether events are recorded; otherwise only the call stack that allocated each live block is
   ** recorded */
   bool events;
-  bool alloc_stacks; /* whether the stack of each allocation is recorded */
-  bool other_stacks; /* whether the stack of each free is recorded */
+  bool alloc_stacks; /* whether the stacks of allocations and of failed allocations are recorded */
+  bool other_stacks; /* whether the stacks of all other events are recorded */
   int64_t most;      /* the largest number of events; older ones are dropped */
 } tli_Recording;
 /* Sets which data are recorded for a kind of device. If `clear` is true, drops earlier records. */

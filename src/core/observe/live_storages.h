@@ -7,7 +7,7 @@
 
 #include "core/tensor/tensor.h"
 
-/* Turns recording on or off. Turning it on drops earlier records. */
+/* Turns recording on or off. Both drop earlier records. */
 void tli_live_record(bool on);
 bool tli_live_recording(void);
 
@@ -16,7 +16,8 @@ bool tli_live_recording(void);
 void tli_live_note(const tl_Storage *storage, bool freed);
 void tli_live_dtype(const tl_Storage *storage, tl_DType dtype);
 
-/* Storages of equal size that the same line of a script has created. */
+/* Storages of equal size, dtype and device that the same operator has created on the same line of a
+** script. */
 typedef struct tli_LiveGroup {
   const char *site, *op; /* line and operator, static texts; NULL if unknown */
   tl_Device device;

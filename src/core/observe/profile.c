@@ -23,7 +23,8 @@
 
 #define MOST_TEXT 4096 /* the largest number of bytes in a stack's text */
 #define MOST_FRAMES 96 /* the largest number of frames that identify a stack */
-/* only if a storage has at least this many bytes does the profiler query the device's cache */
+/* for a storage of at least this many bytes the profiler always queries the size of the device's
+** cache */
 #define CACHED_LEAST 4096
 
 const char *const tli_span_kinds[TLI_NSPANS + 1] = {"operator",  "backward", "user",      "module",
@@ -264,7 +265,8 @@ static int64_t cached_bytes(tl_Device device) {
 }
 
 /* Returns the number of bytes cached for a storage's device. Small storages rarely change that
-** number, so for them the last known number is returned. */
+** number, so for them it is queried only at every 64th event; otherwise the last known number is
+** returned. */
 static int64_t cached_on(tli_Profile *p, const tl_Storage *s) {
   int64_t *known = &p->cached[s->device.type][s->device.index];
   if (s->bytes >= CACHED_LEAST || p->memory.n % 64 == 1) *known = cached_bytes(s->device);
@@ -415,8 +417,8 @@ TLI_FORK_SAFE(receiver_lock)
 /* the session that receives the devices' activities (owned reference, guarded); NULL if there is
 ** none */
 static tli_Invitation *watcher;
-/* the difference between the host's clock and each device's: tli_now_ns minus the device's time, in
-** ns; guarded by the lock */
+/* the difference between the host's clock and that of each kind of device: tli_now_ns minus the
+** device's time, in ns; guarded by the lock */
 static int64_t clock_ahead[TL_NDEVICETYPES];
 
 static void note_activity(const tl_Activity *a) {

@@ -2,8 +2,8 @@
 ** profile.h - records a timeline for torch.profiler: a tree of spans, which are operators,
 ** derivatives, garbage collections and other named work.
 **
-** A thread records while it has an open session. In other threads, an operator only costs one
-** relaxed load and a branch more. A session's memory comes directly from the system, so that it
+** A thread records while it has an open session. While no thread has one, an operator only costs
+** one relaxed load and a branch more. A session's memory comes directly from the system, so that it
 ** does not affect the allocator's statistics. If memory is exhausted, the session only counts the
 ** events that it drops.
 **
@@ -44,8 +44,8 @@ typedef struct tli_ProfileEvent {
   ** none */
   int64_t device_begin;
   int64_t device_time; /* ns */
-  /* number of floating-point operations (FLOPs), without the operations of descendants; 0 if the
-  ** operator has no formula for this number */
+  /* number of floating-point operations (FLOPs) by the operator's formula; 0 if it has no formula,
+  ** or if the spans inside it already account for the operations */
   double flops;
   /* number of the graph node that the span created or whose derivative it computed; 0 if there is
   ** none */
@@ -87,9 +87,10 @@ typedef struct tli_Profile tli_Profile;
 
 /* ---- recording --------------------------------------------------------------------- */
 
-/* The number of reasons to call the profiler: one for each open session in the process, one while
-** live_storages.h records, one while an observer is set, and one while a host counts work
-** (observer.h). Operators call the profiler only if this number is not 0. */
+/* The number of reasons to call the profiler: one for each open session in the process, one for
+** each trace (trace.h), one while live_storages.h records, one while an observer is set, and one
+** while a host counts work (observer.h). Operators call the profiler only if this number is not
+** 0. */
 extern atomic_int tli_profiles;
 static inline bool tli_profiling(void) {
   return __builtin_expect(atomic_load_explicit(&tli_profiles, memory_order_relaxed) != 0, 0);

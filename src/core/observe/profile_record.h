@@ -39,8 +39,8 @@ typedef struct tli_DeviceSpan {
 
 struct tli_Profile {
   tli_ProfileOptions options;
-  /* invitation for the guest threads of this session (owned reference); NULL in the record of a
-  ** guest */
+  /* the invitation for guest threads to this session or, in the record of a guest, the invitation
+  ** that the guest has accepted (owned reference); NULL in the record `gathered` */
   tli_Invitation *invitation;
   bool guest;
   uint64_t serial;
@@ -55,7 +55,8 @@ struct tli_Profile {
   int64_t nplaces;
   /* for each device type: whether this record receives the devices' reports of their activities */
   bool watches[TL_NDEVICETYPES];
-  /* an event on each device that marks the beginning of the session (owned) */
+  /* an event on each device (owned), recorded when the session first used the device. zero_at has
+  ** the event's time, in ns since the session began */
   tl_Event *zero[TL_NDEVICETYPES][TL_MAX_DEVICES];
   int64_t zero_at[TL_NDEVICETYPES][TL_MAX_DEVICES];
   /* number of bytes in the device's cache when it was last queried */
@@ -82,14 +83,16 @@ static inline void *tli_record_at(const tli_RecordList *l, int64_t i) {
   return l->chunks[i / TLI_RECORD_CHUNK] + (size_t)(i % TLI_RECORD_CHUNK) * l->item;
 }
 
-/* Makes room for one more item; returns NULL if memory is exhausted. */
+/* Appends an uninitialised item to a list and returns its address; NULL if memory is exhausted or
+** the list is full. */
 void *tli_record_push(tli_Profile *p, tli_RecordList *l);
-/* Returns the number of a text; -1 if memory is exhausted. */
+/* Returns the number of a text, which is stored if it is new; -1 if memory is exhausted. */
 int32_t tli_record_text(tli_Profile *p, const char *text, size_t size);
 
 /* Returns the number of the text with the name of thread i. */
 int32_t tli_record_thread(const tli_Profile *p, int64_t i);
-/* Returns the number of the thread whose name is text `name` of p; -1 if memory is exhausted. */
+/* Returns the number of the thread whose name is text `name` of p, and adds the thread if there is
+** none. Returns -1 if `name` is negative, memory is exhausted, or there are too many threads. */
 int32_t tli_record_thread_of(tli_Profile *p, int32_t name);
 
 #endif

@@ -34,13 +34,13 @@ bool tli_folder_separates(char c);
 /* Returns a file's size and its modification time, whose unit depends on the system. Returns false,
 ** without a message, if the path is not a file. */
 bool tli_folder_file(const char *path, int64_t *bytes, int64_t *written) TL_MUSTCHECK;
-/* Returns whether only this user and the system can change the object at a path: the user owns it,
-** and not everybody may write to it. Also returns true if the path does not exist, and always on
-** Windows. */
+/* Returns whether the object at a path belongs to this user or to root, and is not writable for
+** everybody. (Its group may be able to write to it.) Also returns true if the path does not exist,
+** and always on Windows. */
 bool tli_folder_own(const char *path);
-/* Returns the bytes of a file that only this user can change, in a block for free(). Returns NULL,
-** without a message, if others can change the file, if it is a link, or if it has more than `most`
-** bytes. */
+/* Returns the bytes of a file in a block for free(). Returns NULL, without a message, if the file
+** does not fulfil the condition of tli_folder_own, if it is a link, if it has more than `most`
+** bytes, or if it cannot be read. */
 char *tli_folder_read_own(const char *path, int64_t most, size_t *bytes);
 /* Returns whether a file of this size may be written under this name. The name must be free or
 ** belong to an ordinary file, not to a link. The size must be within the process's limit; a larger

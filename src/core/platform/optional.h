@@ -1,9 +1,10 @@
 /*
 ** optional.h - the optional libraries, which tlua uses if they are installed. The list has the file
-** names of each library, its use, and how to install it. All code that opens such a library takes
-** the file names from this list, so that `tlua doctor` looks for the same files. Plugins, which
-** cannot call the engine's functions, use macros such as TLI_FILES_NVRTC. cuSOLVER, cuBLAS and
-** CUPTI are not in the list: a plugin opens the version that it was built for.
+** names of each library, its use, and how to install it. The engine's code opens a library by the
+** file names in this list, so that `tlua doctor` looks for the same files. Plugins, which cannot
+** call the engine's functions, use macros such as TLI_FILES_NVRTC. But cuBLAS, cuSOLVER, cuFFT and
+** CUPTI are opened in the version that the plugin was built for; for these, the list serves only
+** `tlua doctor`, or has no entry.
 */
 #ifndef TLI_OPTIONAL_H
 #define TLI_OPTIONAL_H

@@ -1,6 +1,7 @@
 /*
 ** output.h - captures what this process, its libraries and its child processes write to stdout and
-** stderr, and interrupts the program in the main thread. On Windows all functions fail.
+** stderr, and interrupts the program in the main thread. On Windows tli_output_capture fails, and
+** the other functions do nothing.
 */
 #ifndef TLI_OUTPUT_H
 #define TLI_OUTPUT_H

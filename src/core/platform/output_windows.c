@@ -1,5 +1,6 @@
 /*
-** output_windows.c - the functions of output.h, all of which fail.
+** output_windows.c - the functions of output.h: tli_output_capture fails, and the others do
+** nothing.
 */
 #include "core/platform/output.h"
 

@@ -33,8 +33,9 @@ bool tli_parallel_inside(void);
 bool tli_parallel_set_serial(bool serial);
 
 /* Sets the number of threads that share the work of the calling thread's operators, regardless of
-** tl_set_num_threads. Data-loader workers call this function, because a worker is a thread that
-** acts as a process of its own. */
+** the process's number. From then on tl_set_num_threads, called in this thread, changes the
+** thread's own number only. Data-loader workers call this function, because a worker is a thread
+** that acts as a process of its own. */
 void tli_own_threads(int n);
 
 /* Returns whether tl_interrupt was called or the calling thread's deadline has passed; long kernels

@@ -1,8 +1,8 @@
 /*
 ** platform.h - the services of the operating system that the engine uses: locks, threads, clocks,
-** memory, libraries and files. The Makefile compiles platform_posix.c or platform_windows.c; no
-** other file of the engine depends on the system. The command's use of terminals is in
-** main/terminal.h.
+** memory, libraries and files. The Makefile compiles platform_posix.c or platform_windows.c. Other
+** calls of the system are in the other files of this folder whose names end in _posix.c and
+** _windows.c. The command's use of terminals is in main/terminal.h.
 */
 #ifndef TLI_PLATFORM_H
 #define TLI_PLATFORM_H

@@ -12,7 +12,7 @@
 typedef enum tli_PrivateFile {
   TLI_PRIVATE_READ,
   TLI_PRIVATE_MISSING,
-  TLI_PRIVATE_FOREIGN, /* another user owns the file, or it is a link */
+  TLI_PRIVATE_FOREIGN, /* another user owns the file, this user may not open it, or it is a link */
   /* other users may read or write the file, it is not a plain file, or it is too long */
   TLI_PRIVATE_REFUSED
 } tli_PrivateFile;

@@ -227,7 +227,7 @@ static bool sync_data(int fd) {
 }
 
 /* Copies owner, group and mode of the old file. If the group cannot be copied, the new file's group
-** gets none of the old group's rights. */
+** gets only the rights that the old file gave to everybody. */
 static bool adopt(const tli_Replace *r, int fd) {
   struct stat now;
   if (!r->existed) return true;

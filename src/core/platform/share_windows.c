@@ -1,6 +1,6 @@
 /*
-** share_windows.c - implements share.h for Windows, where all its functions fail: tlua does not
-** share memory there.
+** share_windows.c - implements share.h for Windows, where tlua does not share memory: memory can be
+** neither made nor opened.
 */
 #include "core/platform/share_refused.h"
 

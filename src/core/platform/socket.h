@@ -38,9 +38,10 @@ int64_t tli_socket_take(int socket, void *data, size_t bytes);
 ** is no room now. Returns -1 if the other side has closed the connection. */
 int64_t tli_socket_give(int socket, const void *data, size_t bytes);
 
-/* Creates two connected sockets: data sent to ends[1] arrives at ends[0]. */
+/* Creates a pipe, whose ends these functions accept like sockets: data sent to ends[1] arrives at
+** ends[0]. */
 bool tli_socket_pair(int ends[2]) TL_MUSTCHECK;
-/* Waits until data can be received; returns false at the deadline. */
+/* Waits until data can be received. Returns false at the deadline, or after an hour. */
 bool tli_socket_wait(int socket, int64_t deadline) TL_MUSTCHECK;
 
 typedef struct tli_Watch {
@@ -48,8 +49,8 @@ typedef struct tli_Watch {
   bool sends; /* whether to wait until the socket can send; otherwise until it can receive */
   bool ready;
 } tli_Watch;
-/* Waits until one of the sockets is ready, or until the deadline. If memory is exhausted, all
-** sockets may be reported as ready. */
+/* Waits until one of the sockets is ready, or until the deadline, but at most for an hour. If
+** memory is exhausted, all sockets may be reported as ready. */
 void tli_socket_watch(tli_Watch *watches, int n, int64_t deadline);
 
 #endif

@@ -80,7 +80,7 @@ bool tli_socket_is_local(int fd) {
   return getsockname(fd, any, &size) == 0 && is_loopback(any);
 }
 
-/* largest length of an address with its port in the format of Linux's list of sockets */
+/* size of a buffer for an address with its port, in the format of Linux's list of sockets */
 enum { PLACE = 48 };
 
 static void write_place(const Address *a, char out[PLACE]) {

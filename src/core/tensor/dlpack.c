@@ -65,7 +65,7 @@ static bool type_to(tl_DType dtype, DLDataType *out) {
 }
 
 /* Converts a device to DLPack's form. The importing library does not know the engine's streams, so
-** the device's queued work is completed first. */
+** the function waits for the work on the device's current stream. */
 static bool device_to(tl_Device device, DLDevice *out) {
   if (device.type != TL_CPU && device.type != TL_CUDA)
     return tli_fail(TL_EDEVICE, "to_dlpack: DLPack has no type for device %s",

@@ -58,11 +58,13 @@ tl_DType tli_dtype_from_name(const char *name);
 ** types have no common type, as float8 and any other type, fails and returns TL_NODTYPE. */
 tl_DType tli_dtype_promote(tl_DType a, tl_DType b);
 
-/* Returns the type in which kernels compute: float32 for half types, int32 for smaller
-** integers, otherwise the type itself. */
+/* Returns the type in which kernels compute: float32 for narrower floating types, int32 for bool
+** and narrower integers, int64 for uint32 and uint64, complex64 for complex32, otherwise the type
+** itself. */
 tl_DType tli_dtype_compute(tl_DType dtype);
 
-/* tli_int_min returns the smallest value of an integer type or bool, tli_int_max the largest. */
+/* tli_int_min returns the smallest value of an integer type or bool, and tli_int_max the largest,
+** which is limited to INT64_MAX for uint64. */
 int64_t tli_int_min(tl_DType dtype);
 int64_t tli_int_max(tl_DType dtype);
 /* These functions return properties of a floating type, or of a complex type's parts: tli_float_max
@@ -105,7 +107,8 @@ static inline bool tli_to_bool(tl_Scalar s) {
 bool tli_scalar_fits(tl_Scalar s, tl_DType dtype);
 
 /* These functions do arithmetic on scalars, for derivative formulas. As in Lua, sums, differences
-** and products of integers are integers; quotients and powers are floats. */
+** and products of integers are integers; quotients and powers are floats. If an operand is complex,
+** so is the result. */
 tl_Scalar tli_scalar_add(tl_Scalar a, tl_Scalar b);
 tl_Scalar tli_scalar_sub(tl_Scalar a, tl_Scalar b);
 tl_Scalar tli_scalar_mul(tl_Scalar a, tl_Scalar b);

@@ -1,6 +1,7 @@
 /*
 ** tensor.c - creating, sharing and freeing tensors, and tlua.h's functions that inspect them. The
-** reference count is atomic; a tensor's other fields are written only while it has a single owner.
+** reference count is atomic. The other fields are not: while a thread writes to a tensor, no other
+** thread may use that tensor.
 */
 #include "core/tensor/tensor.h"
 

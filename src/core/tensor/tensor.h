@@ -86,8 +86,7 @@ typedef struct tl_Storage {
     ** the capture; otherwise 0 */
     uint64_t capture;
   };
-  /* the ledger that this storage is charged to (owned reference); NULL until a binding charges
-  ** one */
+  /* the ledger that this storage is charged to (owned reference); NULL if it is not charged */
   _Atomic(tli_Ledger *) ledger;
   /* the data of a small CPU storage, which has `bytes` bytes; otherwise empty */
   _Alignas(64) char small[];
@@ -97,7 +96,7 @@ enum {
   TLI_REQUIRES_GRAD = 1, /* flag of a leaf that requires a gradient */
   TLI_PARAMETER = 2,     /* flag of an nn.Parameter */
   /* flag of an operand made from a Lua number: type promotion ignores its dtype if a tensor has a
-  ** dtype of the same category */
+  ** dtype of the same or a higher category */
   TLI_NUMBER = 4,
   /* flag of a row-major tensor; every function that sets sizes or strides must update the flag */
   TLI_CONTIGUOUS = 8,
@@ -274,7 +273,8 @@ tl_DType tli_result_dtype(tl_Tensor *const *ts, int n);
 const char *tli_shape_str(int ndim, const int64_t *sizes);
 const char *tli_sizes_str(const tl_Tensor *t);
 const char *tli_device_str(tl_Device d);
-const char *tli_device_type_name(int type); /* Returns "cpu", "cuda", "sim" or "meta". */
+/* Returns "cpu", "cuda", "sim" or "meta"; "device" for another number. */
+const char *tli_device_type_name(int type);
 
 /* Returns the storage's version, a count of in-place changes. */
 static inline unsigned tli_version(const tl_Tensor *t) {
