@@ -309,9 +309,9 @@ static bool apply(Pass *p, tli_Slot *s, tl_Tensor **out) {
   return ok;
 }
 
-/* Releases the tensors that the node saved; a node without saved tensors can run again. Also
-** releases the node's hooks, since a hook that refers to the node's result would keep that result
-** alive. */
+/* Releases the tensors that the node saved, and the node's hooks, since a hook that refers to the
+** node's result would keep that result alive. Afterwards the node cannot run again. A node that has
+** neither saved tensors nor hooks can run again. */
 static void drop(tli_Node *n) {
   if (n->dropped || (n->type->drop == NULL && n->hooks == NULL)) return;
   n->dropped = true;

@@ -2,8 +2,9 @@
 ** grads.c - gradients as tensors: fitting them to a value, adding them up, and storing them in
 ** .grad.
 **
-** While no graph is recorded, gradients are added in place. In-place addition requires a tensor
-** that no other code can see: there is only one reference to the tensor and one to its memory.
+** While no graph is recorded, gradients are added in place. During the pass this requires a tensor
+** that no other code can see: there is only one reference to the tensor and one to its memory. A
+** leaf's .grad is changed in place even if other code refers to it, as in PyTorch.
 */
 #include "autograd/grads.h"
 

@@ -39,8 +39,8 @@ typedef struct tli_NodeType {
   bool (*apply)(tli_Node *node, tl_Tensor *const *grads, tl_Tensor **out);
   /* Releases saved tensors. The engine calls this function once: before the node is freed, or
   ** earlier, in a backward pass that does not retain the graph. The node cannot run again
-  ** afterwards. NULL means that nothing was saved, and that the node can run any number of
-  ** times. */
+  ** afterwards. NULL means that nothing was saved. Then the node can run any number of times,
+  ** unless it has hooks, since such a pass frees them. */
   void (*drop)(tli_Node *node);
   bool materialize;
   /* Frees the other fields of the payload before the node is freed. The pointer is NULL if there is
@@ -135,9 +135,10 @@ static inline bool tli_requires_grad(const tl_Tensor *t) {
   return t != NULL && ((t->flags & TLI_REQUIRES_GRAD) || (t->autograd && t->autograd->node) ||
                        (t->base && tli_view_requires_grad(t)));
 }
-/* Turns requires_grad of a leaf on or off. If the leaf is a view without history, it is detached
-** from its base, because recorded operators must not change such a leaf through the base. Returns
-** false if t is not a leaf, is not floating, or was made in inference mode. */
+/* Turns requires_grad of a leaf on or off. A view without history is detached from its base when it
+** is turned on, because recorded operators must not change such a leaf through the base. Turning it
+** on has no effect if t is not a leaf, and fails if t is neither floating nor complex, or if t was
+** made in inference mode and that mode is off. Turning it off fails if t is not a leaf. */
 bool tli_set_requires_grad(tl_Tensor *t, bool on) TL_MUSTCHECK;
 static inline bool tli_require_grad(tl_Tensor *t) { return tli_set_requires_grad(t, true); }
 /* Makes t a leaf that requires no gradient. Returns false if t is a view. */
@@ -186,7 +187,7 @@ void tli_node_title(const tli_Node *n, char *out, size_t size);
 ** mode. Hooks that pack saved tensors are called immediately. */
 bool tli_save(tli_Saved *s, tl_Tensor *input) TL_MUSTCHECK;
 /* Saves an input of an operator that is about to overwrite `written` (which may be NULL). An input
-** that shares memory with `written` is copied. */
+** that shares memory with `written` is copied, unless it is a leaf that requires a gradient. */
 bool tli_save_before(tli_Saved *s, tl_Tensor *input, const tl_Tensor *written) TL_MUSTCHECK;
 /* Saves result k of the node. */
 bool tli_save_result(tli_Saved *s, tl_Tensor *result, int k) TL_MUSTCHECK;
@@ -198,8 +199,9 @@ bool tli_saved_get(const tli_Saved *s, tli_Node *n, tl_Tensor **out) TL_MUSTCHEC
 void tli_saved_drop(tli_Saved *s);
 
 /* Checks whether an in-place operator `op` may write to self; must be called before the write.
-** Fails for memory that overlaps itself and, while recording, for a leaf that requires a gradient
-** and for a view of such a leaf. */
+** Fails for memory that overlaps itself, and for a tensor made in inference mode unless that mode
+** is on. While recording, also fails for a leaf that requires a gradient, and for a view whose base
+** is such a leaf, overlaps itself, or has a history that the view lacks. */
 bool tli_inplace_check(const char *op, const tl_Tensor *self) TL_MUSTCHECK;
 /* Like tli_inplace_check, for an operator that makes all elements equal. The elements may share
 ** memory unless the change is recorded. */
@@ -214,7 +216,8 @@ bool tli_inplace_done(const char *op, tl_Tensor *self, tli_Node *node) TL_MUSTCH
 ** view, it must be the node's only result; edge 0 then leads to the view's old history. */
 bool tli_inplace_result(const char *op, tl_Tensor *self, tli_Node *node, int k) TL_MUSTCHECK;
 /* Gives self the geometry, the memory and the history of `view`, and a new version. The data does
-** not change. Fails for the leaves that tli_inplace_check refuses. */
+** not change. Fails for the leaves that tli_inplace_check refuses, and if self has a history but
+** `view` has none. */
 bool tli_rebase(const char *op, tl_Tensor *self, tl_Tensor *view) TL_MUSTCHECK;
 
 /* Declares `view` a differentiable view of `of` (or of the base of `of`). Every view operator calls
@@ -244,15 +247,14 @@ typedef struct tli_Backward {
   int nroots;
   bool retain_graph;
   bool create_graph;
-  /* the tensors whose gradients are returned instead of accumulated */
+  /* the only tensors whose gradients are wanted: they are returned in `results` or, if `accumulate`
+  ** is set, added to .grad */
   tl_Tensor *const *inputs; /* a NULL entry stands for an edge in input_edges */
   /* edges of inputs that are not tensors; NULL if every input is a tensor */
   const tli_Edge *input_edges;
   int ninputs; /* number of inputs; 0 means that gradients accumulate into leaves */
-  bool
-      /* whether the inputs' gradients are added to .grad; each input's edge must then lead to a
-      ** leaf */
-      accumulate;
+  /* whether the inputs' gradients are added to .grad; each input's edge must then lead to a leaf */
+  bool accumulate;
   bool allow_unused;
   /* whether unused inputs get zeros, which require gradients if create_graph is set */
   bool materialize;
@@ -281,9 +283,9 @@ bool tli_reaches_others(tl_Tensor *const *roots, int nroots, tl_Tensor *const *o
 ** Returns a new reference, or NULL with a message if that is impossible. */
 tl_Tensor *tli_grad_fit(const char *op, tl_Tensor *grad, const tli_Info *info) TL_MUSTCHECK;
 
-/* Adds a gradient (steals it) to t's .grad. The first gradient is used without a copy if it has
-** no other owner. If create_graph is set, the sum is a new tensor; otherwise it is computed in
-** place. */
+/* Adds a gradient (steals it) to t's .grad. The first gradient is used without a copy if it has no
+** other owner and t's memory layout. If create_graph is set, the sum is a new tensor; otherwise it
+** is computed in place. */
 bool tli_grad_accumulate(tl_Tensor *t, tl_Tensor *grad, bool create_graph) TL_MUSTCHECK;
 /* Sets t's .grad to a new reference to `grad`, or to NULL. Fails if the gradient does not fit t. */
 bool tli_grad_set(tl_Tensor *t, tl_Tensor *grad) TL_MUSTCHECK;
@@ -295,7 +297,7 @@ bool tli_grad_set(tl_Tensor *t, tl_Tensor *grad) TL_MUSTCHECK;
 ** sparse gradients. */
 static inline bool tli_is_sparse_grad(const tl_Tensor *t) { return t->flags & TLI_SPARSE; }
 /* Returns a sparse gradient for a leaf with these sizes; `coalesced` says that the indices are in
-** ascending order. */
+** ascending order without repetitions. */
 tl_Tensor *tli_sparse_grad(tl_Tensor *indices, tl_Tensor *values, bool coalesced, int ndim,
                            const int64_t *sizes) TL_MUSTCHECK;
 /* Returns the rows' values and sets *indices; both are borrowed. */

@@ -12,8 +12,9 @@
 
 typedef struct tli_Hook {
   atomic_int refs; /* number of references to this struct, which may outlive the hook's context */
-  int lists;    /* number of lists that contain the hook; the context lives while this is not 0 */
-  int calls;    /* number of running calls of the hook; the context lives while this is not 0 */
+  int lists; /* number of lists that contain the hook; when it becomes 0, the hook is removed */
+  /* number of running calls of the hook; a removed hook's context is freed when it is 0 */
+  int calls;
   int output;   /* index of the node's output that the hook belongs to; 0 for a leaf */
   bool after;   /* for a leaf: whether fn receives the leaf itself, after accumulation into .grad */
   bool retains; /* whether tli_retain_grad added the hook; such hooks run after all others */

@@ -50,8 +50,8 @@ typedef struct tli_Plan {
 } tli_Plan;
 
 /* Builds the plan. The edges of `inputs` lead to the nodes and leaves whose gradients are wanted;
-** if there are no inputs, all gradients are wanted. Returns false if memory is exhausted. The
-** caller frees the plan in either case. */
+** if there are no inputs, all gradients are wanted. Returns false if memory is exhausted or the
+** graph is too large. The caller frees the plan in either case. */
 bool tli_plan_build(tli_Plan *p, const tli_Edge *roots, int nroots, const tli_Edge *inputs,
                     int ninputs) TL_MUSTCHECK;
 /* Frees the plan and the gradients that it still holds. */
@@ -67,7 +67,8 @@ bool tli_slot_open(tli_Slot *s) TL_MUSTCHECK;
 /* Releases the slot's gradients. */
 void tli_slot_clear(tli_Slot *s);
 
-/* Returns the slot that an edge leads to, or -1 if the pass does not visit it. */
+/* Returns the slot that an edge leads to, or -1 if the plan has none. An input has a slot even if
+** the pass does not visit it; `seen` is then false. */
 int32_t tli_plan_slot(const tli_Plan *p, const tli_Edge *edge);
 
 #endif
