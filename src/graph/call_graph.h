@@ -59,9 +59,11 @@ typedef struct tli_GraphInput {
 
 typedef struct tli_GraphConstant {
   const char *name;
-  tl_Tensor *tensor; /* the constant's tensor (owned), row-major, on the graph's device */
-  bool state;        /* whether runs change the constant */
-  bool leaf;         /* whether the constant requires a gradient; only in programs that train */
+  /* the constant's tensor (owned), row-major, on the graph's device; a number (0-d) and the
+  ** constants of a schedule may be on the CPU instead */
+  tl_Tensor *tensor;
+  bool state; /* whether runs change the constant */
+  bool leaf;  /* whether the constant requires a gradient; only in programs that train */
 } tli_GraphConstant;
 
 /* The place of a number that changes from step to step, such as a learning rate. The number is
@@ -217,10 +219,11 @@ typedef enum tli_TraceKind {
   TLI_TRACE_LIVE    /* calls whose results have gradients in every run */
 } tli_TraceKind;
 
-/* Begins to trace the calling thread. Tensors that the traced code uses become constants, unless
-** they are inputs or results. Constants with names must be declared before recording starts. */
+/* Returns a trace; tli_trace_record makes it record the operators that the calling thread calls.
+** Tensors that the traced code uses become constants, unless they are inputs or results. Constants
+** with names must be declared before recording starts. */
 tli_Trace *tli_trace_new(tli_TraceKind kind) TL_MUSTCHECK;
-/* Declares an input of the traced code. Its name is copied; `symbols` may be NULL. */
+/* Declares an input of the traced code. The name is copied. */
 bool tli_trace_input(tli_Trace *t, const char *name, tl_Tensor *tensor) TL_MUSTCHECK;
 /* Names a tensor. `changes` says whether the traced code may change the tensor. Tensors that may
 ** change form the program's state. */

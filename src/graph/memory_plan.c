@@ -53,8 +53,10 @@ struct tli_RunPlan {
   ** use */
   int64_t next, out;
   uint64_t held; /* a hash of the set of blocks in use: the sum of mark(place) over these blocks */
-  bool diverged; /* whether the run has requested a block that the recorded run had not requested */
-  bool open;     /* whether the run, or the branch, has begun and not ended */
+  /* whether the run has requested another block than the recorded run at this point; the allocator
+  ** then serves the rest of the run */
+  bool diverged;
+  bool open;        /* whether the run, or the branch, has begun and not ended */
   tli_RunPlan *run; /* the plan of the whole run */
   /* a list of all plans of a run: the run's plan links to the plan added last, every other plan to
   ** the one added before it */

@@ -325,7 +325,8 @@ static bool put_numbers(const tl_Program *p, tli_RunContext *c) {
 /* ---- runs ---- */
 
 /* Returns an alias of a row-major input, so that the caller does not see changes to the tensor
-** itself; returns a row-major copy of any other input. */
+** itself; returns a row-major copy of any other input. A program whose results have gradients uses
+** the input itself. */
 static tl_Tensor *plain_input(const tli_Graph *g, tl_Tensor *t) {
   if (tli_graph_live(g)) return tli_retain(t);
   if (on_other_device(g) && tli_device(t).type == TL_CPU) return tli_moved(t, g->device, false);

@@ -24,12 +24,13 @@ typedef struct Place {
 typedef struct Walk {
   const tli_Graph *graphs[MOST];
   int n;
-  /* called for each position where the graphs' integers differ */
+  /* called for each position where the graphs' integers differ or, if `joint` is set, for every
+  ** position of an integer */
   bool (*integer)(struct Walk *w, const Place *p);
   const char *over; /* the property in which the inputs differ: "values" or the symbol's name */
   /* whether an optimizer's options may differ, because they may change from step to step */
   bool rates;
-  /* the graph to change; only tli_graph_fit uses it */
+  /* the graph to change; only tli_graph_fit and tli_graph_fit_product use it */
   tli_Graph *target;
   int symbol;
   int64_t sizes[MOST];

@@ -54,9 +54,9 @@ static void open_zlib(void) {
 
 enum { STREAM_END = 1, BUFFER_ERROR = -5, PIECE = 1 << 30 };
 
-/* n compressed bytes may decompress to at most n * MOST_TIMES bytes. Deflate can compress data to a
-** thousandth of their size, but real data rarely shrink to less than a twentieth. Results of up to
-** ALWAYS_FINE bytes are never refused. */
+/* If the caller does not know the size, n compressed bytes may decompress to at most n * MOST_TIMES
+** bytes. Deflate can compress data to a thousandth of their size, but real data rarely shrink to
+** less than a twentieth. Results of up to ALWAYS_FINE bytes are never refused. */
 enum { MOST_TIMES = 100, ALWAYS_FINE = 1 << 28 };
 
 /* Enlarges the output buffer *block when its *room bytes are full. n is the size of the compressed

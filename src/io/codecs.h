@@ -14,8 +14,8 @@ typedef enum tli_Deflated { TLI_DEFLATE_RAW, TLI_DEFLATE_GZIP } tli_Deflated;
 
 /* Decompresses into a new block, which the caller releases with free(). The result must have
 ** exactly `expected` bytes, unless `expected` is -1, which means that the size is unknown. If
-** `head` is true, only the first `expected` bytes are decompressed. On failure calls tli_fail and
-** returns NULL. */
+** `head` is true, at most the first `expected` bytes are decompressed, and there may be fewer. On
+** failure calls tli_fail and returns NULL. */
 void *tli_inflate(const void *data, size_t n, tli_Deflated kind, int64_t expected, bool head,
                   size_t *bytes) TL_MUSTCHECK;
 

@@ -85,7 +85,7 @@ static const double tens[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
 typedef struct Decimal {
   uint64_t digits; /* the first 19 digits of the number, without leading zeros */
   int64_t exponent;
-  int count; /* number of digits without leading zeros */
+  int count; /* number of digits without leading zeros; 20 if there are more than 19 */
   bool negative, any;
 } Decimal;
 

@@ -20,9 +20,10 @@ void *tli_read_sound(const void *data, size_t n, int64_t first, int64_t count, b
                      tli_Sound *sound, int64_t *frames) TL_MUSTCHECK;
 
 /* Encodes samples of shape (sound->frames, sound->channels), int32 if `whole`, otherwise float.
-** `quality`, from 0 to 1, is the quality of Ogg and MP3 files and the compression level of FLAC
-** files; a negative value means the library's default. Returns the file's bytes, which the caller
-** releases with free(). On failure calls tli_fail and returns NULL. */
+** `quality`, from 0 to 1, is the quality of Ogg and MP3 files. FLAC files, which lose nothing, are
+** compressed more with a lower number. A negative value means the library's default. Returns the
+** file's bytes, which the caller releases with free(). On failure calls tli_fail and returns
+** NULL. */
 void *tli_write_sound(const void *samples, bool whole, const tli_Sound *sound, double quality,
                       size_t *bytes) TL_MUSTCHECK;
 
