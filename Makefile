@@ -570,6 +570,8 @@ $(foreach isa,$(ISAS),$(eval $(foreach type,c64 c128,$(OBJ)/kernels/cpu/pointwis
   ISA_MATH_$(isa) += $(UNFUSED)))
 $(OBJ)/src/core/device/plugin.o: FLAGS_OF_FILE = -DTLI_MULTIARCH='"$(shell $(CC) -print-multiarch 2>/dev/null)"'
 $(OBJ)/kernels/cpu/pointwise/rare.o: FLAGS_OF_FILE := -O2 -fno-tree-vectorize -fno-inline
+# This file has no loops over elements, and -O3 makes it three times as large without making it faster.
+$(OBJ)/kernels/cpu/pointwise/pointwise.o: FLAGS_OF_FILE := -O2
 # Some code has no loops over elements and runs at most once for each call of an operator. It is
 # compiled for size if `make bench` shows no difference, which makes it a fifth smaller.
 SMALL_FAMILIES := attention attention_backward binomial cached_attention complex conv cross_entropy csr ctc einsum \

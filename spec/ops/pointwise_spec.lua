@@ -271,6 +271,56 @@ describe("a matrix beside a row, a column or a part of another", function()
    end)
 end)
 
+describe("operands with short dimensions", function()
+   -- Elements of 1, 2, 4, 8 and 16 bytes. The dtypes hold all numbers that occur.
+   local dtypes <const> = {"uint8", "int16", "bfloat16", "float32", "int32", "float64", "int64", "complex128"}
+   local function numbers(n, dtype) return torch.arange(n):remainder(100):to(dtype) end
+   -- Returns element number i (from 1) of numbers(n, dtype).
+   local function number(i) return (i - 1) % 100 end
+   local function same(expected, x, dtype)
+      assert.equal(dtype, x.dtype)
+      assert.same(expected, torch.real(x):reshape(-1):tolist(), dtype)
+   end
+
+   it("are broadcast in three dimensions, into any strides", function()
+      local n <const>, height <const>, width <const> = 61, 7, 5
+      local expected = {}
+      for i = 1, n do
+         for j = 1, height do
+            for k = 1, width do
+               expected[#expected + 1] = number((i - 1) * height + j) + number((i - 1) * width + k)
+            end
+         end
+      end
+      for _, dtype in ipairs(dtypes) do
+         local a, b = numbers(n * height, dtype):view(n, height, 1), numbers(n * width, dtype):view(n, 1, width)
+         same(expected, a + b, dtype)
+         local turned = torch.zeros(width, n, height, {dtype = dtype}):permute(2, 3, 1)
+         same(expected, turned:add_(a):add_(b), dtype)
+         local part = torch.zeros(n, height, width + 1, {dtype = dtype})
+         part:narrow(3, 1, width):add_(b):add_(a)
+         same(expected, part:narrow(3, 1, width), dtype)
+         assert.equal(0, part:select(3, width + 1):abs():sum():item())
+      end
+   end)
+
+   it("have rows of any number of bytes", function()
+      local height <const> = 9
+      for _, dtype in ipairs(dtypes) do
+         local column = numbers(height, dtype):view(height, 1)
+         for width = 1, 35 do
+            local x, expected = numbers(height * (width + 1), dtype):view(height, width + 1), {}
+            for i = 1, height do
+               for j = 1, width do
+                  expected[#expected + 1] = number((i - 1) * (width + 1) + j) + number(i)
+               end
+            end
+            same(expected, x:narrow(2, 1, width) + column, dtype)
+         end
+      end
+   end)
+end)
+
 describe("where", function()
    it("promotes and broadcasts", function()
       local mask = torch.tensor {true, false}

@@ -92,6 +92,10 @@ static void OF_BITS(move)(char *dst, int64_t ds0, int64_t ds1, const char *src, 
     OF_BITS(transpose)(dst, ds0, src, ss1, rows, cols);
     return;
   }
+  const int log2_size = BITS == 8 ? 0 : BITS == 16 ? 1 : BITS == 32 ? 2 : BITS == 64 ? 3 : 4;
+  if (ds0 == size && rows > 1 &&
+      tlk_move_short_rows(dst, ds1, src, ss0, ss1, cols * size, rows, log2_size))
+    return;
   for (int64_t r = 0; r < rows; r++, dst += ds1, src += ss1) {
     if (ds0 == size && ss0 == size) {
       memcpy(dst, src, (size_t)(cols * size));

@@ -3,7 +3,7 @@
 **
 ** If all operands have the compute type and are contiguous, single elements, or constant along each
 ** row, the loop processes them in place. Otherwise the work is divided into blocks of up to
-** TLK_CHUNK elements. Operands are gathered and converted, where necessary, to buffers that stay in
+** TLK_CHUNK elements, of two dimensions or, if these are short, of three. Operands are gathered and converted, where necessary, to buffers that stay in
 ** the first-level cache and use little of the thread's stack. The loop runs on these buffers, and
 ** its output is converted and scattered.
 ** Kernels with several outputs (tlk_fused) are computed in the same ways.
@@ -33,6 +33,8 @@ typedef struct Call {
   int outputs;
   tl_DType want[MAX_ARGS]; /* the dtype that the loop expects of each argument */
   tlk_Blocks blocks;
+  int64_t planes; /* number of planes (dimensions 0 and 1) in a whole block */
+  int64_t depth;  /* number of planes along dimension 2 if a block may have several, otherwise 1 */
   int64_t most;   /* the largest number of elements in a block */
   int64_t buffer; /* the number of bytes in the buffer of one operand */
   atomic_bool failed;
@@ -75,8 +77,9 @@ static bool run_tail(const Call *call, tlk_Loop loop, int64_t done, int64_t n, v
     if (k < call->outputs || single) continue;
     const char *src = (const char *)args[k] + (size_t)done * size;
     memcpy(pad[k], src, (size_t)n * size);
-    for (int64_t i = n; i < TLK_LANES; i++)
-      memcpy(pad[k] + (size_t)i * size, src + (size_t)(n - 1) * size, size);
+    call->isa->move[tlk_log2_size(call->want[k])](pad[k] + (size_t)n * size, (int64_t)size, 0,
+                                                  src + (size_t)(n - 1) * size, 0, 0, TLK_LANES - n,
+                                                  1);
   }
   if (!loop(TLK_LANES, padded, call->params)) return false;
   for (int k = 0; k < call->outputs; k++) {
@@ -199,13 +202,48 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
 typedef struct Buffers {
   _Alignas(64) char data[BUFFER_BYTES];
   const char *held[MAX_ARGS];
-  int64_t held_cols[MAX_ARGS], held_rows[MAX_ARGS];
+  int64_t held_cols[MAX_ARGS], held_rows[MAX_ARGS], held_planes[MAX_ARGS];
 } Buffers;
 
-static bool is_flat(const tli_IterArg *arg, const tlk_Block *block, int ndim) {
-  int64_t size = tli_dtype_bytes[arg->dtype];
+/* Planes that follow one another along dimension 2, given by the first of them. */
+typedef struct Block {
+  tlk_Block plane;
+  int64_t planes;
+} Block;
+
+static Block block_at(const Call *call, int64_t index) {
+  int64_t groups = tlk_ceil_div(call->depth, call->planes), first = index % groups * call->planes;
+  return (Block){.plane = tlk_block_at(&call->blocks, index / groups * call->depth + first),
+                 .planes = tlk_min(call->planes, call->depth - first)};
+}
+
+static int64_t elements(const Block *block) {
+  return block->plane.cols * block->plane.rows * block->planes;
+}
+
+static bool is_flat(const tli_IterArg *arg, const Block *block, int ndim) {
+  int64_t size = tli_dtype_bytes[arg->dtype], cols = block->plane.cols, rows = block->plane.rows;
+  return (cols == 1 || tlk_stride(arg, 0, ndim) == size) &&
+         (rows == 1 || tlk_stride(arg, 1, ndim) == size * cols) &&
+         (block->planes == 1 || tlk_stride(arg, 2, ndim) == size * cols * rows);
+}
+
+/* Copies a block of operand k to `buffer` or, if `store` is true, from `buffer`. */
+static void move_block(const Call *call, const Block *block, int k, char *buffer, bool store) {
+  const tli_IterArg *arg = &call->it->args[k];
+  int ndim = call->it->ndim;
+  tlk_Move move = call->isa->move[tlk_log2_size(arg->dtype)];
+  int64_t size = tli_dtype_bytes[arg->dtype], cols = block->plane.cols, rows = block->plane.rows;
   int64_t s0 = tlk_stride(arg, 0, ndim), s1 = tlk_stride(arg, 1, ndim);
-  return (block->cols == 1 || s0 == size) && (block->rows == 1 || s1 == size * block->cols);
+  char *at = block->plane.ptrs[k];
+  for (int64_t i = 0; i < block->planes; i++) {
+    if (store)
+      move(at, s0, s1, buffer, size, size * cols, cols, rows);
+    else
+      move(buffer, size, size * cols, at, s0, s1, cols, rows);
+    at += tlk_stride(arg, 2, ndim);
+    buffer += size * cols * rows;
+  }
 }
 
 /* Returns the buffer of operand k. The buffer after the operands' is for gathered elements that are
@@ -214,54 +252,49 @@ static char *buffer_at(const Call *call, Buffers *buffers, int k) {
   return buffers->data + k * call->buffer;
 }
 
-static const void *fetch(const Call *call, const tlk_Block *block, int k, Buffers *buffers) {
+/* Returns whether the buffer of operand k contains a block already, and records that it will. */
+static bool is_held(Buffers *buffers, const Block *block, int k) {
+  const tlk_Block *plane = &block->plane;
+  bool held = buffers->held[k] == plane->ptrs[k] && buffers->held_cols[k] == plane->cols &&
+              buffers->held_rows[k] == plane->rows && buffers->held_planes[k] == block->planes;
+  buffers->held[k] = plane->ptrs[k];
+  buffers->held_cols[k] = plane->cols;
+  buffers->held_rows[k] = plane->rows;
+  buffers->held_planes[k] = block->planes;
+  return held;
+}
+
+static const void *fetch(const Call *call, const Block *block, int k, Buffers *buffers) {
   const tli_IterArg *arg = &call->it->args[k];
-  int ndim = call->it->ndim;
-  const char *src = block->ptrs[k];
+  const char *src = block->plane.ptrs[k];
   bool convert = arg->dtype != call->want[k];
-  bool flat = is_flat(arg, block, ndim);
+  bool flat = is_flat(arg, block, call->it->ndim);
   if (flat && !convert) return src;
   char *buffer = buffer_at(call, buffers, k);
-  if (buffers->held[k] == src && buffers->held_cols[k] == block->cols &&
-      buffers->held_rows[k] == block->rows)
-    return buffer;
-  buffers->held[k] = src;
-  buffers->held_cols[k] = block->cols;
-  buffers->held_rows[k] = block->rows;
+  if (is_held(buffers, block, k)) return buffer;
   if (!flat) {
     char *gathered = convert ? buffer_at(call, buffers, call->it->nargs) : buffer;
-    int64_t size = tli_dtype_bytes[arg->dtype];
-    call->isa->move[tlk_log2_size(arg->dtype)](gathered, size, size * block->cols, src,
-                                               tlk_stride(arg, 0, ndim), tlk_stride(arg, 1, ndim),
-                                               block->cols, block->rows);
+    move_block(call, block, k, gathered, false);
     src = gathered;
   }
-  if (convert)
-    call->isa->convert[arg->dtype][call->want[k]](block->cols * block->rows, buffer, src);
+  if (convert) call->isa->convert[arg->dtype][call->want[k]](elements(block), buffer, src);
   return buffer;
 }
 
 /* Stores output k of a block: converts the loop's results to the output's dtype and copies them to
 ** the output's strides. */
-static void deliver(const Call *call, const tlk_Block *block, int k, const void *result,
-                    Buffers *buffers) {
+static void deliver(const Call *call, const Block *block, int k, void *result, Buffers *buffers) {
   const tli_IterArg *arg = &call->it->args[k];
-  int ndim = call->it->ndim;
-  bool flat = is_flat(arg, block, ndim);
-  const char *src = result;
+  bool flat = is_flat(arg, block, call->it->ndim);
+  char *at = block->plane.ptrs[k], *src = result;
   if (arg->dtype != call->want[k]) {
-    void *converted = flat ? block->ptrs[k] : buffer_at(call, buffers, call->it->nargs);
-    call->isa->convert[call->want[k]][arg->dtype](block->cols * block->rows, converted, src);
-    src = converted;
+    src = flat ? at : buffer_at(call, buffers, call->it->nargs);
+    call->isa->convert[call->want[k]][arg->dtype](elements(block), src, result);
   }
-  if (src == block->ptrs[k]) return;
-  int64_t size = tli_dtype_bytes[arg->dtype];
-  call->isa->move[tlk_log2_size(arg->dtype)](block->ptrs[k], tlk_stride(arg, 0, ndim),
-                                             tlk_stride(arg, 1, ndim), src, size,
-                                             size * block->cols, block->cols, block->rows);
+  if (src != at) move_block(call, block, k, src, true);
 }
 
-static bool run_block(const Call *call, const tlk_Block *block, Buffers *buffers) {
+static bool run_block(const Call *call, const Block *block, Buffers *buffers) {
   void *args[MAX_ARGS];
   for (int k = call->outputs; k < call->it->nargs; k++)
     args[k] = (void *)(intptr_t)fetch(call, block, k, buffers);
@@ -272,11 +305,11 @@ static bool run_block(const Call *call, const tlk_Block *block, Buffers *buffers
   for (int k = 0; k < call->outputs; k++) {
     const tli_IterArg *out = &call->it->args[k];
     bool in_place = out->dtype == call->want[k] && is_flat(out, block, call->it->ndim);
-    args[k] = in_place ? block->ptrs[k] : buffer_at(call, buffers, k);
+    args[k] = in_place ? block->plane.ptrs[k] : buffer_at(call, buffers, k);
   }
-  if (!run_loop(call, call->loop, block->cols * block->rows, args)) return false;
+  if (!run_loop(call, call->loop, elements(block), args)) return false;
   for (int k = 0; k < call->outputs; k++)
-    if (args[k] != block->ptrs[k]) deliver(call, block, k, args[k], buffers);
+    if (args[k] != block->plane.ptrs[k]) deliver(call, block, k, args[k], buffers);
   return true;
 }
 
@@ -285,7 +318,7 @@ static void run_blocks(void *context, int64_t begin, int64_t end) {
   Buffers buffers;
   for (int k = 0; k < MAX_ARGS; k++) buffers.held[k] = NULL;
   for (int64_t i = begin; i < end; i++) {
-    tlk_Block block = tlk_block_at(&call->blocks, i);
+    Block block = block_at(call, i);
     if (!run_block(call, &block, &buffers)) {
       atomic_store_explicit(&call->failed, true, memory_order_relaxed);
       return;
@@ -311,6 +344,9 @@ static void plan_blocks(Call *call) {
   int64_t cols = tlk_transposed(call->it) ? 32 : call->most;
   int64_t rows = cols == 32 || width < call->most ? call->most / tlk_min(cols, width) : 1;
   call->blocks = tlk_blocks(call->it, cols, rows);
+  bool short_planes = call->it->ndim > 2 && call->blocks.across * call->blocks.down == 1;
+  call->depth = short_planes ? call->it->sizes[2] : 1;
+  call->planes = tlk_min(call->depth, call->most / (call->blocks.cols * call->blocks.rows));
 }
 
 /* ---- entry points --------------------------------------------------------------- */
@@ -326,8 +362,9 @@ static bool run(Call *call) {
   if (whole)
     return tli_parallel_try(tlk_ceil_div(it->numel, TLK_CHUNK), TLK_GRAIN / TLK_CHUNK, whole, call);
   plan_blocks(call);
-  int64_t each = call->blocks.cols * call->blocks.rows;
-  return tli_parallel_try(call->blocks.count, tlk_max(1, TLK_GRAIN / each), run_blocks, call);
+  int64_t each = call->blocks.cols * call->blocks.rows * call->planes;
+  int64_t count = call->blocks.count / call->depth * tlk_ceil_div(call->depth, call->planes);
+  return tli_parallel_try(count, tlk_max(1, TLK_GRAIN / each), run_blocks, call);
 }
 
 static bool compute(const struct tlk_pointwise *call) {

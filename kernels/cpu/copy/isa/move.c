@@ -5,6 +5,7 @@
 */
 #include <string.h>
 
+#include "kernels/cpu/copy/short_rows.h"
 #include "kernels/cpu/cpu.h"
 
 #ifdef __AVX__
