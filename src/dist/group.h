@@ -112,10 +112,10 @@ typedef struct tli_Call {
   int64_t timeout; /* timeout in nanoseconds; 0 means the group's timeout */
 } tli_Call;
 
-/* Starts a call; returns NULL if its arguments are wrong. If `async` is set, a thread of the
-** group runs the call while the caller continues, and the tensors must not change until
-** tli_work_wait has returned. Otherwise the call is complete on return, and tli_work_wait tells
-** whether it succeeded. */
+/* Starts a call; returns NULL with a message if its arguments are wrong. With NCCL, the device runs
+** the call. Otherwise a thread of the group runs the call if `async` is set or earlier calls are
+** pending; if not, the call has ended on return. In each case tli_work_wait waits for the end and
+** tells whether the call succeeded. The tensors must not change before it has returned. */
 tli_Work *tli_group_start(tli_Group *g, const tli_Call *call, bool async) TL_MUSTCHECK;
 /* Begins a batch, or ends it if `begins` is false. The messages that begin within a batch are sent
 ** together if the transport supports that, so their order may differ between ranks. Batches can be

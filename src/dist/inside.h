@@ -83,7 +83,8 @@ struct tli_Work {
 };
 
 /* The transport: how the ranks of a group communicate. The functions from `usable` to `fail` are
-** called only by the thread that holds the lock tli_Group.engine. */
+** called only by the thread that holds the lock tli_Group.engine. At its end the group's thread
+** calls `fail` without the lock, when no other thread uses the group any more. */
 typedef struct tli_Transport {
   const char *name;
   /* size in bytes of the transport's own group struct, which begins with a tli_Group */
@@ -105,8 +106,8 @@ typedef struct tli_Transport {
   void (*note)(tli_Group *g, const tli_Status *s, bool active);
   /* Runs a collective and returns when it is complete. */
   bool (*collective)(tli_Group *g, tli_Work *w);
-  /* Begins a message. A later call of `collective`, `move` or `await` ends the message by calling
-  ** tli_work_end. */
+  /* Begins a message. This function, or a later call of `collective`, `move` or `await`, ends the
+  ** message by calling tli_work_end. */
   void (*post)(tli_Group *g, tli_Work *w);
   /* Makes progress on pending messages, and returns whether there was any progress. If `slept` is
   ** set, also checks for calls past their deadlines and for failed ranks. */

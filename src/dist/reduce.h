@@ -7,8 +7,8 @@
 #include "core/tensor/dtype.h"
 
 /* The reductions, as X(name, text). All tables marked ORDER REDUCE have the same order. Bitwise
-** reductions are for integers and bool, the mean is for floating types. Among bool values, the sum
-** and the maximum are logical "or", the product and the minimum logical "and". */
+** reductions are for integers and bool, the mean is for floating and complex types. Among bool
+** values, the sum and the maximum are logical "or", the product and the minimum logical "and". */
 #define TLI_REDUCTIONS(X) \
   X(SUM, "sum")           \
   X(AVG, "avg")           \

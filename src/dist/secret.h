@@ -17,7 +17,7 @@ enum {
 
 /* Creates a secret: 64 hexadecimal digits from the system's random bytes. */
 bool tli_secret_make(char out[TLI_SECRET_ROOM]) TL_MUSTCHECK;
-/* Checks that a secret is long enough; `where` names the secret's origin in the message. */
+/* Checks that a secret has an allowed length; `where` names the secret's origin in the message. */
 bool tli_secret_check(const char *where, const char *secret) TL_MUSTCHECK;
 /* Reads a secret from the first line of a file; refuses a file that another user may read. */
 bool tli_secret_read(const char *path, char out[TLI_SECRET_ROOM]) TL_MUSTCHECK;

@@ -28,10 +28,10 @@ void tli_store_server_stop(tli_StoreServer *server);
 
 #define TLI_STORE_TRUST ""
 
-/* Connects within `timeout` nanoseconds. A connection belongs to one thread at a time. The server
-** must answer within a few seconds that it is a store, and must prove that it knows the secret,
-** too. Otherwise the function fails with kind TL_EARG, and the message says that another program or
-** another job uses the port. */
+/* Connects within `timeout` nanoseconds. A connection belongs to one thread at a time. Once
+** connected, the server must answer within at most 30 seconds that it is a store, and must prove
+** that it knows the secret, too. Otherwise the function fails with kind TL_EARG, and the message
+** says that another program or another job uses the port. */
 tli_Store *tli_store_connect(const char *host, int port, const char *secret, int64_t timeout)
     TL_MUSTCHECK;
 /* Opens another connection to the same store. */

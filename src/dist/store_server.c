@@ -21,7 +21,8 @@
 #define SECOND INT64_C(1000000000)
 /* the time that a client has for proving that it knows the secret */
 #define INTRODUCTION (10 * SECOND)
-#define CROWDED SECOND /* the shorter limit that applies while other clients wait to be accepted */
+/* the shorter limit that applies while there are as many strangers as allowed */
+#define CROWDED SECOND
 #define STALLED (60 * SECOND) /* the longest time without progress while a client reads an answer */
 /* the delay before the server accepts connections again after it ran out of file descriptors */
 #define BREATH (SECOND / 10)
@@ -30,7 +31,8 @@ enum {
   STRANGERS = 256, /* the largest number of connections that have not proved the secret */
   /* number of file descriptors that the server leaves for the rest of the program */
   SPARE_FILES = 64,
-  AT_ONCE = 16, /* the largest number of requests that one connection may make in one turn */
+  /* the largest number of requests of one connection that are answered in one pass of a turn */
+  AT_ONCE = 16,
   /* the largest number of bytes that one connection may send to the server in one turn */
   CHUNK = 65536
 };
@@ -434,7 +436,8 @@ static void accept_all(tli_StoreServer *s, int64_t now) {
 }
 
 /* Returns the time at which a connection will be closed unless it makes progress. A stranger gets
-** less time if new connections wait to be accepted. */
+** less time while there are as many strangers as allowed, since new connections must wait until one
+** of them is closed. */
 static int64_t end_of(const Client *c, bool crowded) {
   if (c->state != KNOWN) return c->since + (crowded ? CROWDED : INTRODUCTION);
   return is_sending(c) ? c->since + STALLED : INT64_MAX;

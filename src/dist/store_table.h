@@ -39,8 +39,8 @@ bool tli_table_delete(tli_StoreTable *t, const char *key, uint32_t size);
 /* Deletes all keys with the given prefix; returns the number of deleted keys. */
 int64_t tli_table_clear(tli_StoreTable *t, const char *prefix, uint32_t size);
 int64_t tli_table_count(const tli_StoreTable *t);
-/* Returns a number that each change of the table increments, so that a waiting request looks up its
-** key only after a change. */
+/* Returns a number that each tli_table_put increments, so that a waiting request looks up its key
+** only after a key was set. */
 int64_t tli_table_version(const tli_StoreTable *t);
 
 #endif

@@ -17,7 +17,7 @@
 /* The header of a call. Every rank sends its header to all ranks before the call. */
 typedef struct CallInfo {
   uint64_t hash;
-  int64_t bytes; /* number of bytes of the part that this rank sends to all ranks */
+  int64_t bytes; /* number of bytes of this rank's part in a gather or an all_gather; otherwise 0 */
 } CallInfo;
 
 /* ---- requests ------------------------------------------------------------------------ */

@@ -51,8 +51,9 @@ typedef struct tli_MpiPause {
   int64_t looked;
 } tli_MpiPause;
 
-/* Sleeps between two tests of requests, longer each time. Returns false with a message if the group
-** has failed or the deadline of `w` has passed. */
+/* Called between two tests of requests. Returns at once the first times, so that the caller polls,
+** and sleeps later. Returns false with a message if the group has failed or the deadline of `w` has
+** passed. */
 bool tli_mpi_pause(tli_MpiGroup *m, tli_Work *w, tli_MpiPause *p) TL_MUSTCHECK;
 /* Returns false with a message if the group has failed or the deadline of `w` has passed. */
 bool tli_mpi_look(tli_MpiGroup *m, tli_Work *w) TL_MUSTCHECK;

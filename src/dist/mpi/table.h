@@ -67,8 +67,8 @@ typedef struct tli_Mpi {
   int (*broadcast)(tli_MpiComm *c, void *data, int bytes, int root, tli_MpiRequest *r);
   int (*all_gather)(tli_MpiComm *c, const void *in, int bytes, void *out, tli_MpiRequest *r);
   int (*all_to_all)(tli_MpiComm *c, const void *in, int bytes, void *out, tli_MpiRequest *r);
-  /* Reduces `data` of all ranks in place. If root is -1, all ranks get the result. If MPI cannot
-  ** reduce in place, the root's result is in `out` instead of `data`. */
+  /* Reduces `data` of all ranks in place. If root is -1, all ranks get the result; otherwise only
+  ** rank `root` does. */
   int (*reduce)(tli_MpiComm *c, void *data, int n, tli_MpiType type, tli_MpiOp op, int root,
                 tli_MpiRequest *r);
   int (*reduce_scatter)(tli_MpiComm *c, const void *in, void *out, int n, tli_MpiType type,

@@ -104,8 +104,8 @@ static bool launch_or_fail(tli_Nccl *n) {
   return false;
 }
 
-/* Checks that all ranks make the same call. The first rank to arrive publishes its call in the
-** store, and the others compare their calls with it. */
+/* If the group was joined with `detail`, checks that all ranks make the same call. The first rank
+** to arrive publishes its call in the store, and the others compare their calls with it. */
 static bool same_call(tli_Nccl *n, const tli_Work *w) {
   tli_Group *g = &n->base;
   char key[300], what[40], mine[400], text[240];

@@ -107,8 +107,8 @@ static bool wanted(const tli_Shm *g, int from) {
   return false;
 }
 
-/* Returns whether the message has the size and dtype that the call expects. If it does not, ends
-** the call with an error. */
+/* Returns whether the message has the size and dtype that the call expects. If it does not, makes
+** the group fail and ends the call with an error. */
 static bool fits(tli_Shm *g, tli_Work *w, int from, const tli_MessageHead *head) {
   w->source = from;
   if (head->bytes == w->out[0].bytes && head->hash == w->hash) return true;

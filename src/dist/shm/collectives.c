@@ -1,10 +1,10 @@
 /*
 ** collectives.c - collectives in rounds (shm.h). Large tensors pass through the slots in pieces
 ** that stay in the caches. Each rank that needs the result of a reduction computes the result
-** itself, in the order of ranks. If there are many ranks, each rank instead reduces one section,
-** and the ranks exchange their sections. For tensors in shared memory (shared_tensors.c), each rank
-** reduces its section directly from all tensors and writes the result to all of them, without the
-** slots.
+** itself, in the order of ranks. If there are many ranks, or the tensor is large, each rank instead
+** reduces one section, and the ranks exchange their sections. For tensors in shared memory
+** (shared_tensors.c), each rank reduces its section directly from all tensors and writes the result
+** to all of them, without the slots.
 */
 #include <stdio.h>
 #include <string.h>

@@ -35,7 +35,7 @@ typedef struct tli_ShmRank {
     ** memory */
     int64_t most;
   } round[2];
-  /* incremented by other ranks after every change that this rank may be waiting for */
+  /* incremented by other ranks after a change that this rank may be waiting for, if it sleeps */
   _Alignas(64) atomic_uint wake_count;
   atomic_uint sleepers;
   /* version of `status`; odd while `status` is being written */
@@ -136,10 +136,9 @@ void tli_status_set(tli_Shm *g, const tli_Status *s, bool active);
 /* A part of this rank's tensor in shared memory, and the corresponding parts of the other ranks'
 ** tensors. */
 typedef struct tli_CommonPart {
-  int64_t
-      /* a number that is equal for corresponding parts on different ranks; 0 for a part that is not
-      ** in shared memory */
-      mark;
+  /* a number that is equal for corresponding parts on different ranks; 0 for a part that is not in
+  ** shared memory */
+  int64_t mark;
   char *data;     /* address of the part of rank 0's tensor */
   int64_t stride; /* distance in bytes from one rank's part to the next */
 } tli_CommonPart;
