@@ -2,11 +2,16 @@
 ** threads.c - tests several threads that run at once, each with its own Lua state, and a host that
 ** supplies its own worker threads.
 */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* declares RTLD_NEXT */
+#endif
+#include <dlfcn.h>
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -191,6 +196,47 @@ static __attribute__((unused)) void children_of_a_busy_process(void) {
   lua_close(L);
 }
 
+#if defined(__GLIBC__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+#define SEES_LOCKS 1
+enum { MOST_TAKEN = 64 };
+static bool notes_locks;
+static pthread_mutex_t *taken[MOST_TAKEN];
+static int ntaken;
+
+/* Takes the place of the C library's function, and notes which locks the main thread takes. */
+int pthread_mutex_lock(pthread_mutex_t *mutex) {
+  static int (*_Atomic real)(pthread_mutex_t *);
+  if (real == NULL) {
+    void *symbol = dlsym(RTLD_NEXT, "pthread_mutex_lock");
+    memcpy((void *)&real, &symbol, sizeof symbol);
+  }
+  if (notes_locks && ntaken < MOST_TAKEN) taken[ntaken++] = mutex;
+  return real(mutex);
+}
+
+/* Tests the order in which a fork takes the locks of the library. Threads hold some of these locks
+** while they allocate memory, so a fork that took the allocator's lock first would wait for such a
+** thread, which waits for the fork. Only the lock of the live storages may come after it, since no
+** thread holds both. */
+static void a_fork_takes_the_allocators_lock_last(void) {
+  notes_locks = true;
+  (void)tl_memory_used();
+  notes_locks = false;
+  CHECK(ntaken == 1);
+  const pthread_mutex_t *allocator = taken[0];
+  ntaken = 0;
+  fflush(stdout);
+  notes_locks = true;
+  pid_t child = fork();
+  notes_locks = false;
+  if (child == 0) _exit(0);
+  int status = -1, at = 0;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  while (at < ntaken && taken[at] != allocator) at++;
+  CHECK(ntaken > 2 && at < ntaken && at >= ntaken - 2);
+}
+#endif
+
 static const char open_loop[] =
     "local torch = require 'tlua'\n"
     "local x = torch.arange(1, 101):view(100, 1)\n"
@@ -238,6 +284,9 @@ int main(void) {
   /* this test must run before any operator starts the library's own threads */
   RUN(a_hosts_own_job_system);
   RUN(states_on_threads_of_their_own);
+#ifdef SEES_LOCKS
+  RUN(a_fork_takes_the_allocators_lock_last);
+#endif
 #ifndef __SANITIZE_ADDRESS__
   RUN(a_thread_with_a_stack_of_128_kilobytes); /* the sanitizer makes frames larger */
   /* in a forked child, the locks of the sanitizer's allocator may stay locked */

@@ -105,7 +105,7 @@ static struct {
   Cached *newest, *oldest;
   int64_t large_bytes; /* total bytes of the larger blocks in the cache */
 } pool = {.lock = TLI_MUTEX_INIT};
-TLI_FORK_SAFE(pool.lock)
+TLI_FORK_SAFE_LAST(pool.lock)
 
 static _Atomic int64_t limit; /* limit of used bytes; 0 means no limit */
 

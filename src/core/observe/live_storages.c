@@ -32,7 +32,7 @@ typedef struct Entry {
 #include "core/memory/address_map.h"
 
 static tli_Mutex lock = TLI_MUTEX_INIT;
-TLI_FORK_SAFE(lock)
+TLI_FORK_SAFE_LAST(lock)
 static live_Map live; /* guarded */
 static atomic_bool recording;
 

@@ -80,19 +80,23 @@ bool tli_key_set(tli_Key key, void *value) TL_MUSTCHECK;
 ** does nothing. */
 void tli_at_fork(void (*before)(void), void (*parent)(void), void (*child)(void));
 
-/* Registers a static lock of the engine when the program starts. The lock is held during each fork,
-** and then released in both processes. So in the child, which has only one thread, the lock is free
-** and the data that it guards is consistent. Two such locks are never held together. */
-#define TLI_FORK_SAFE(lock)                                        \
+/* Registers a static lock of the engine when the library is loaded. The lock is held during each
+** fork, and then released in both processes. So in the child, which has only one thread, the lock is
+** free and the data that it guards is consistent. A thread that holds such a lock may allocate
+** memory, but takes no other lock of this kind. The locks that an allocation takes are registered by
+** TLI_FORK_SAFE_LAST instead: a fork takes them after all others, as a thread does. */
+#define TLI_FORK_SAFE(lock) TLI_HOLD_OVER_FORKS(lock, false)
+#define TLI_FORK_SAFE_LAST(lock) TLI_HOLD_OVER_FORKS(lock, true)
+#define TLI_HOLD_OVER_FORKS(lock, last)                            \
   __attribute__((constructor)) static void hold_over_forks(void) { \
     static tli_ForkLock held = {&(lock), NULL};                    \
-    tli_fork_safe(&held);                                          \
+    tli_fork_safe(&held, last);                                    \
   }
 typedef struct tli_ForkLock {
   tli_Mutex *lock;
   struct tli_ForkLock *next;
 } tli_ForkLock;
-void tli_fork_safe(tli_ForkLock *held);
+void tli_fork_safe(tli_ForkLock *held, bool last);
 
 /* Returns the number of processors that this process may use, at least 1. */
 int tli_processors(void);

@@ -131,7 +131,8 @@ void tli_at_fork(void (*before)(void), void (*parent)(void), void (*child)(void)
   pthread_atfork(before, parent, child);
 }
 
-/* list of locks to hold across forks; written only before main starts */
+/* list of locks to hold across forks, in the order in which a fork takes them; written only while
+** the library is loaded */
 static tli_ForkLock *locks;
 
 static void lock_all(void) {
@@ -142,10 +143,12 @@ static void unlock_all(void) {
   for (const tli_ForkLock *held = locks; held; held = held->next) tli_mutex_unlock(held->lock);
 }
 
-void tli_fork_safe(tli_ForkLock *held) {
+void tli_fork_safe(tli_ForkLock *held, bool last) {
+  tli_ForkLock **at = &locks;
   if (locks == NULL) tli_at_fork(lock_all, unlock_all, unlock_all);
-  held->next = locks;
-  locks = held;
+  while (last && *at) at = &(*at)->next;
+  held->next = *at;
+  *at = held;
 }
 
 int tli_processors(void) {

@@ -98,7 +98,7 @@ void tli_at_fork(void (*before)(void), void (*parent)(void), void (*child)(void)
   (void)before, (void)parent, (void)child;
 }
 
-void tli_fork_safe(tli_ForkLock *held) { (void)held; }
+void tli_fork_safe(tli_ForkLock *held, bool last) { (void)held, (void)last; }
 
 int tli_processors(void) {
   DWORD_PTR ours, all;
