@@ -51,7 +51,9 @@ static const tli_Mpi *open_plugin(const char *name) {
 bool tli_mpi_ok(const tli_Mpi *mpi, int code) {
   char text[400];
   if (code == 0) return true;
+  tli_mutex_lock(&tli_mpi_lock);
   mpi->error(code, text, sizeof text);
+  tli_mutex_unlock(&tli_mpi_lock);
   return tli_fail(TL_EIO, "mpi: %s", text);
 }
 
@@ -81,7 +83,9 @@ const tli_Mpi *tli_mpi_open(int *rank, int *size) {
 bool tli_mpi_rank(int *rank, int *size, char host[256]) {
   const tli_Mpi *mpi = tli_mpi_open(rank, size);
   TL_TRY(mpi);
+  tli_mutex_lock(&tli_mpi_lock);
   mpi->host_name(host, 256);
+  tli_mutex_unlock(&tli_mpi_lock);
   return true;
 }
 

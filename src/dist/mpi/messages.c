@@ -65,7 +65,9 @@ static int begin(tli_MpiGroup *m, tli_MpiMessage *s) {
 }
 
 static bool check_tag(const tli_MpiGroup *m, const tli_Work *w) {
+  tli_mutex_lock(&tli_mpi_lock);
   int most = m->mpi->most_tag();
+  tli_mutex_unlock(&tli_mpi_lock);
   if (w->tag >= 0 && w->tag <= most) return true;
   return tli_fail(TL_EARG, "%s: tag: mpi has 0 to %d, got %lld", tli_collective_names[w->kind],
                   most, (long long)w->tag);

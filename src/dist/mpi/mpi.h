@@ -41,7 +41,7 @@ bool tli_mpi_available(void);
 /* The lock that serialises the calls of MPI by all threads and groups. */
 extern tli_Mutex tli_mpi_lock;
 /* Returns true if `code`, the result of a function of MPI, is 0; otherwise false with MPI's error
-** text. */
+** text. The caller does not hold tli_mpi_lock. */
 bool tli_mpi_ok(const tli_Mpi *mpi, int code) TL_MUSTCHECK;
 
 /* ---- waiting (wait.c) ---- */
