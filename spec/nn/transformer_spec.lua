@@ -38,6 +38,38 @@ describe("masks of transformers", function()
    end)
 end)
 
+describe("attention", function()
+   -- PyTorch raises errors for the same calls. Without a check, sizes of 1 would broadcast, and an integer mask would
+   -- be added to the scores.
+   it("refuses sequences and masks whose sizes or dtypes do not fit", function()
+      local attention = nn.MultiheadAttention(4, 2, {batch_first = true})
+      local x, k = torch.randn(2, 3, 4), torch.randn(2, 5, 4)
+      local function refuses(message, ...)
+         local given = table.pack(...)
+         assert.raises("nn.MultiheadAttention: " .. message, function() attention(table.unpack(given, 1, given.n)) end)
+      end
+      local one = k:narrow(1, 1, 1)
+      refuses("key: expected the query's batch of 2, got a float32 tensor of shape (1, 5, 4)", x, one, one)
+      refuses("value: expected the query's batch of 2", x, k, one)
+      refuses("value: expected the key's length of 5", x, k, x)
+      refuses("key: expected 3 dimensions", x, k[1], k)
+      refuses("value: expected 2 dimensions, as the query has", x[1], k[1], k)
+      refuses("query: expected 3 dimensions", x:unsqueeze(1), k, k)
+      local shapes = "attn_mask: expected shape (3, 5) or (4, 3, 5), got a float32 tensor of shape "
+      refuses(shapes .. "(1, 5)", x, k, k, {attn_mask = torch.zeros(1, 5)})
+      refuses(shapes .. "(2, 3, 5)", x, k, k, {attn_mask = torch.zeros(2, 3, 5)})
+      refuses("attn_mask: expected a bool or floating-point tensor, got an int64 tensor", x, k, k,
+         {attn_mask = torch.ones(3, 5):long()})
+      refuses("key_padding_mask: expected shape (2, 5), got a bool tensor of shape (1, 5)", x, k, k,
+         {key_padding_mask = torch.zeros(1, 5):bool()})
+      refuses("key_padding_mask: expected a bool or floating-point tensor", x, k, k,
+         {key_padding_mask = torch.ones(2, 5):long()})
+      refuses("key_padding_mask: expected shape (5)", x[1], k[1], k[1], {key_padding_mask = torch.zeros(1, 5):bool()})
+      assert.equal(torch.Size {3, 4}, attention(x[1], k[1], k[1], {key_padding_mask = torch.zeros(5):bool(),
+         attn_mask = torch.zeros(2, 3, 5)}).shape)
+   end)
+end)
+
 describe("a stack of transformer layers", function()
    it("takes PyTorch's options by name", function()
       local layer = nn.TransformerEncoderLayer(4, 2, 8, 0)

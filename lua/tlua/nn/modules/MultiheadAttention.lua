@@ -15,6 +15,8 @@ local signature = args.signature [[nn.MultiheadAttention(embed_dim: count, num_h
    add_zero_attn: boolean = false, kdim: count?, vdim: count?,
    batch_first: boolean = false, device: device?, dtype: string?)]]
 
+local title <const> = "nn.MultiheadAttention"
+
 local take_call = args.signature [[nn.MultiheadAttention.forward(query: tensor, key: tensor,
    value: tensor, key_padding_mask: tensor?, need_weights: boolean = true, attn_mask: tensor?,
    average_attn_weights: boolean = true, is_causal: boolean = false)]]
@@ -187,6 +189,37 @@ end
 ---@param options? table
 ---@return Tensor output  the result, of the query's shape
 ---@return Tensor? weights  (N, L, S), (N, num_heads, L, S) if not averaged; nil if not needed
+-- Raises an error if a mask has none of the given shapes. Without this check sizes of 1 would
+-- broadcast, and the 1s of an integer mask would be added to the scores.
+local function check_mask(a, name, ...)
+   local mask, fits, texts = a[name], false, {}
+   if not mask then return end
+   if mask.dtype ~= "bool" and not mask:is_floating_point() then
+      args.refuse(title, name, "a bool or floating-point tensor", mask)
+   end
+   for i, shape in ipairs {...} do
+      fits = fits or mask.shape == torch.Size(shape)
+      texts[i] = ("(%s)"):format(table.concat(shape, ", "))
+   end
+   if not fits then args.refuse(title, name, "shape " .. table.concat(texts, " or "), mask) end
+end
+
+-- Checks the sizes of a call, whose projected queries, keys and values are q, k and v (N, heads,
+-- length, size).
+local function check_sizes(self, a, q, k, v, single)
+   local n, length, source_length = q:size(1), q:size(3), k:size(3)
+   if k:size(1) ~= n or v:size(1) ~= n then
+      args.refuse(title, k:size(1) ~= n and "key" or "value",
+         ("the query's batch of %d"):format(n), k:size(1) ~= n and a.key or a.value)
+   end
+   if v:size(3) ~= source_length then
+      args.refuse(title, "value", ("the key's length of %d"):format(source_length), a.value)
+   end
+   check_mask(a, "attn_mask", {length, source_length},
+      {n * self.num_heads, length, source_length})
+   check_mask(a, "key_padding_mask", single and {source_length} or {n, source_length})
+end
+
 function MultiheadAttention:forward(...) return self:_attend(take_call(...)) end
 
 -- Computes the layer for the arguments of a call. If the fields static_k and static_v, (N,
@@ -195,6 +228,12 @@ function MultiheadAttention:_attend(a)
    local query, key, value = a.query, a.key, a.value
    if query.is_nested then check_nested(self, a) end
    local single = query:dim() == 2
+   for _, name in ipairs {"query", "key", "value"} do
+      if a[name]:dim() ~= (single and 2 or 3) then
+         args.refuse(title, name,
+            single and "2 dimensions, as the query has" or "3 dimensions", a[name])
+      end
+   end
    local function to_batch(x)
       if single then return x:unsqueeze(1) end
       return self.batch_first and x or x:transpose(1, 2)
@@ -204,6 +243,7 @@ function MultiheadAttention:_attend(a)
    value = rawequal(value, a.key) and key or rawequal(value, query) and batch or to_batch(value)
    local q, k, v = project_all(self, batch, key, value)
    k, v = a.static_k or k, a.static_v or v
+   if not query.is_nested then check_sizes(self, a, q, k, v, single) end
    local mask, dropout = join_masks(self, a, q), self.training and self.dropout or 0
    local causal, extra = a.is_causal and not a.attn_mask, extra_keys(self)
    if causal and (mask or a.need_weights or extra > 0) then
