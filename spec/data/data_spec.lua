@@ -276,6 +276,17 @@ describe("data.DataLoader", function()
       assert.equal(1, #collect(loader:iter()))
    end)
 
+   it("accepts lists in the place of samplers", function()
+      local loader = data.DataLoader({10, 20, 30}, {sampler = {3, 1, 3}, batch_size = 2})
+      assert.equal(2, #loader)
+      assert.same({{{30, 10}}, {{30}}}, collect(loader:iter()))
+      loader = data.DataLoader({10, 20, 30}, {batch_sampler = {{3, 1}, torch.tensor {2}}})
+      assert.equal(2, #loader)
+      assert.same({{{30, 10}}, {{20}}}, collect(loader:iter()))
+      loader = data.DataLoader({10, 20, 30}, {sampler = {0}})
+      assert.raises("position 0: expected 1 to 3", function() loader:iter()() end)
+   end)
+
    it("names the arguments that it expects", function()
       local dataset = numbers(3)
       assert.raises("unknown option batchsize; did you mean batch_size?",
@@ -283,16 +294,42 @@ describe("data.DataLoader", function()
       assert.raises("batch_size: expected an integer of at least 1", "got 0",
          function() data.DataLoader(dataset, {batch_size = 0}) end)
       assert.raises("dataset: expected a dataset, got 5", function() data.DataLoader(5) end)
-      for _, option in ipairs {"sampler", "batch_sampler"} do
-         assert.raises(option .. ": expected a sampler, such as data.SubsetRandomSampler",
-            function() data.DataLoader(dataset, {[option] = {1, 2}}) end)
-      end
+      assert.raises("sampler: expected a sampler, such as data.SubsetRandomSampler(positions), or a list of positions",
+         "got 5", function() data.DataLoader(dataset, {sampler = 5}) end)
+      assert.raises("sampler[2]: expected an integer, got 1.5",
+         function() data.DataLoader(dataset, {sampler = {1, 1.5}}) end)
+      assert.raises("batch_sampler[1]: expected a list of positions, got 1",
+         function() data.DataLoader(dataset, {batch_sampler = {1, 2}}) end)
       assert.raises("a sampler or shuffle",
          function() data.DataLoader(dataset, {shuffle = true, sampler = data.RandomSampler(dataset)}) end)
    end)
 end)
 
+describe("data.default_collate", function()
+   it("loses no value of an item that differs from the first", function()
+      local collate = data.default_collate
+      assert.raises("item 2 of the batch has 2 values, not 1", function() collate {{1}, {1, 2}} end)
+      assert.raises("item 2 of the batch: expected a list of length 2, as in the first item, got a table",
+         function() collate {{{1, 2}}, {{1, 2, 3}}} end)
+      assert.raises("item 3 of the batch: expected a table without list elements, as in the first item, got 5",
+         function() collate {{{a = 1}}, {{a = 2}}, {5}} end)
+      assert.raises("item 2 of the batch: expected a string, as in the first item, got 1",
+         function() collate {{"a"}, {1}} end)
+   end)
+end)
+
 describe("samplers", function()
+   it("name the argument that is no dataset, sampler or epoch", function()
+      assert.raises("data.SequentialSampler: dataset: expected an object with a length, got nil",
+         function() data.SequentialSampler() end)
+      assert.equal(2, #data.SequentialSampler(torch.zeros(2)))
+      assert.raises("data.RandomSampler: num_samples: expected 0, since the dataset is empty, got 3",
+         function() data.RandomSampler({}, {num_samples = 3}) end)
+      assert.raises("data.BatchSampler: sampler: expected a sampler, got nil", function() data.BatchSampler(nil, 2) end)
+      local sampler = data.DistributedSampler({1, 2}, {num_replicas = 1, rank = 0})
+      assert.raises("set_epoch: epoch: expected an integer, got 1.5", function() sampler:set_epoch(1.5) end)
+   end)
+
    local function positions(sampler)
       local list = {}
       for position in sampler:iter() do list[#list + 1] = position end

@@ -69,16 +69,15 @@ local function check_workers(a)
    end
 end
 
--- Checks the values of the options, and that no two given options exclude each other.
+-- Checks the values of the options, and that no two given options exclude each other. Makes
+-- samplers of lists.
 local function check(a)
    if a.sampler and a.shuffle then
       torch.raise(name .. ": expected a sampler or shuffle = true, got both")
    end
    for _, option in ipairs {"sampler", "batch_sampler"} do
-      local sampler = a[option]
-      if sampler ~= nil and not (type(sampler) == "table" and sampler.iter) then
-         args.refuse(name, option, "a sampler, such as data.SubsetRandomSampler(positions), or an "
-            .. "object with iter and a length", sampler)
+      if a[option] ~= nil then
+         a[option] = samplers._given(name, option, a[option], option == "batch_sampler")
       end
    end
    if a.batch_sampler and (a.batch_size ~= 1 or a.shuffle or a.sampler or a.drop_last) then
@@ -120,7 +119,9 @@ end
 
 --- Makes the loader. The options for batches, with their defaults in parentheses, are:
 --- * batch_size (1): the number of items in a batch; false gives single items.
---- * shuffle, sampler, batch_sampler: determine the order of the items.
+--- * shuffle: true gives a new random order in each epoch.
+--- * sampler: a sampler, or a list of positions, which determines the order of the items.
+--- * batch_sampler: an object that returns the positions of each batch, or a list of such lists.
 --- * drop_last (false): leaves out a smaller batch at the end.
 --- * collate_fn: makes a batch from a list of items, each of which is a list of values.
 --- * generator: draws the random order and the epoch's seed.

@@ -53,6 +53,9 @@ end
 --- Sets the epoch; each epoch has a different order, which is the same in all processes.
 ---@param epoch integer
 function DistributedSampler:set_epoch(epoch)
+   if math.type(epoch) ~= "integer" then
+      args.refuse("data.DistributedSampler.set_epoch", "epoch", "an integer", epoch)
+   end
    self.epoch = epoch
 end
 

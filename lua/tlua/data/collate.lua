@@ -16,10 +16,23 @@ local function is_plain(value)
    return not meta or meta.__name == "data.DataChunk"
 end
 
--- Makes one table of batches from a list of tables with the same string keys: the values under each
--- key become a batch.
+-- Raises an error unless all values are of the kind of the first one, which `fits` recognizes.
+local function check_all(values, expected, fits)
+   for i, value in ipairs(values) do
+      if not fits(value) then
+         args.refuse("data.default_collate", ("item %d of the batch"):format(i), expected, value)
+      end
+   end
+end
+
+-- Makes one table of batches from a list of tables with the same keys: the values under each key
+-- become a batch.
 local function collate_tables(values)
-   local batch = {}
+   local batch, length = {}, #values[1]
+   check_all(values, length == 0 and "a table without list elements, as in the first item"
+      or ("a list of length %d, as in the first item"):format(length), function(value)
+         return is_plain(value) and #value == length
+      end)
    for key in pairs(values[1]) do
       local column = {}
       for i, value in ipairs(values) do
@@ -40,7 +53,12 @@ function collate(values)
    if torch.is_tensor(first) then return torch.stack(values) end
    local kind = type(first)
    if kind == "number" or kind == "boolean" then return torch.tensor(values) end
-   if kind == "string" then return values end
+   if kind == "string" then
+      check_all(values, "a string, as in the first item", function(value)
+         return type(value) == "string"
+      end)
+      return values
+   end
    if is_plain(first) then return collate_tables(values) end
    args.refuse("data.default_collate", "item", "tensors, numbers, strings or tables of them",
       first)
@@ -73,7 +91,7 @@ function M.default_collate(items)
    for place = 1, #items[1] do
       local column = {}
       for i, item in ipairs(items) do
-         if item[place] == nil then
+         if #item ~= #items[1] or item[place] == nil then
             torch.raise(("data.default_collate: item %d of the batch has %d values, not %d")
                :format(i, #item, #items[1]))
          end

@@ -44,6 +44,56 @@ function Sampler:iter()
    end
 end
 
+-- Raises an error unless a value has a length, as datasets and samplers do.
+local function check_length(name, what, value)
+   local meta = type(value) == "table" and getmetatable(value)
+   local has_length = torch.is_tensor(value) or type(value) == "table" and (not meta or meta.__len)
+   if not has_length then args.refuse(name, what, "an object with a length", value) end
+end
+
+-- A sampler that returns the elements of a list.
+local List = class.class("data.Sampler.List", Sampler)
+
+function List:__init(list)
+   self.list = list
+end
+
+function List:__len()
+   return #self.list
+end
+
+function List:iter()
+   local i = 0
+   return function()
+      i = i + 1
+      return self.list[i]
+   end
+end
+
+--- Returns a loader's sampler for the option `what`, for which the user may also have given a plain
+--- list: of positions or, if `batches`, of lists of positions.
+---@param name string  the function, for messages
+---@param what string
+---@param value any
+---@param batches boolean
+---@return data.Sampler
+function M._given(name, what, value, batches)
+   if type(value) == "table" and value.iter then return value end
+   if type(value) ~= "table" or getmetatable(value) then
+      args.refuse(name, what, batches and "a sampler, or a list of lists of positions"
+         or "a sampler, such as data.SubsetRandomSampler(positions), or a list of positions", value)
+   end
+   for i, element in ipairs(value) do
+      local fits = math.type(element) == "integer"
+      if batches then fits = type(element) == "table" or torch.is_tensor(element) end
+      if not fits then
+         args.refuse(name, ("%s[%d]"):format(what, i), batches and "a list of positions"
+            or "an integer", element)
+      end
+   end
+   return List(value)
+end
+
 local function check_count(name, what, value)
    local n = math.tointeger(value)
    if not n or n < 0 then args.refuse(name, what, "an integer of at least 0", value) end
@@ -62,6 +112,7 @@ end
 M.SequentialSampler = class.class("data.SequentialSampler", Sampler)
 
 function M.SequentialSampler:__init(dataset)
+   check_length("data.SequentialSampler", "dataset", dataset)
    self.dataset = dataset
 end
 
@@ -90,6 +141,11 @@ M.RandomSampler = class.class("data.RandomSampler", Sampler)
 
 function M.RandomSampler:__init(...)
    local a = take_random(...)
+   check_length("data.RandomSampler", "dataset", a.dataset)
+   if #a.dataset == 0 and a.num_samples and a.num_samples > 0 then
+      args.refuse("data.RandomSampler", "num_samples", "0, since the dataset is empty",
+         a.num_samples)
+   end
    self.dataset, self.replacement = a.dataset, a.replacement
    self.num_samples, self.generator = a.num_samples, a.generator
 end
@@ -195,6 +251,9 @@ function M.BatchSampler:__init(sampler, batch_size, drop_last)
    self.batch_size = check_count("data.BatchSampler", "batch_size", batch_size)
    if self.batch_size == 0 then
       args.refuse("data.BatchSampler", "batch_size", "at least 1", batch_size)
+   end
+   if type(sampler) ~= "table" or not sampler.iter then
+      args.refuse("data.BatchSampler", "sampler", "a sampler", sampler)
    end
    self.sampler, self.drop_last = sampler, drop_last or false
 end
