@@ -99,6 +99,28 @@ describe("nn.Module", function()
          function() net:named_parameters(3) end)
    end)
 
+   it("refuses names with dots and names of methods", function()
+      local layer, one = nn.Linear(1, 1), torch.ones(1)
+      local members = {register_buffer = one, register_parameter = nn.Parameter(one), add_module = nn.ReLU()}
+      for method, member in pairs(members) do
+         for _, name in ipairs {"a.b", ""} do
+            assert.raises(('nn.Module.%s: name: expected a name without dots, got "%s"'):format(method, name),
+               function() layer[method](layer, name, member) end)
+         end
+         assert.raises(("nn.Module.%s: forward is the name of a method"):format(method),
+            function() layer[method](layer, "forward", member) end)
+      end
+      assert.equal(1, layer(torch.ones(1, 1)):numel())
+      assert.equal(2, #layer:parameters())
+   end)
+
+   it("takes a tensor and non_blocking in `to`, as PyTorch's modules do", function()
+      local layer = nn.Linear(1, 1)
+      assert.equal("float64", layer:to(torch.ones(1, {dtype = "float64"})).weight.dtype)
+      assert.equal("float32", layer:to("cpu", {dtype = "float32", non_blocking = true}).weight.dtype)
+      assert.raises("to: dtype: expected a floating-point dtype", function() layer:to(torch.tensor(1)) end)
+   end)
+
    it("needs no call of its constructor to register", function()
       local Plain = torch.class("Plain", nn.Module)
       function Plain:__init() self.layer = nn.Linear(2, 2) end

@@ -101,18 +101,22 @@ end
 
 --- Moves and casts parameters and buffers: `to("cuda")`, `to("float64")`, `to("cuda:1", "half")`,
 --- `to{device = "cpu", dtype = "float32"}`. Only floating-point tensors are cast; a complex dtype
---- also casts complex tensors. With `memory_format = torch.channels_last` tensors of 4 or 5
---- dimensions get that memory layout.
----@param ... string|table
+--- also casts complex tensors. A tensor stands for its device and dtype. With `memory_format =
+--- torch.channels_last` tensors of 4 or 5 dimensions get that memory layout. `non_blocking` is the
+--- option of Tensor.to.
+---@param ... string|Tensor|table
 ---@return nn.Module self
 function Module:to(...)
-   local device, dtype, memory_format
+   local device, dtype, memory_format, non_blocking
    for i = 1, select("#", ...) do
       local what = select(i, ...)
       if type(what) == "table" then
-         args.check_options("to", what, "device", "dtype", "memory_format")
+         args.check_options("to", what, "device", "dtype", "memory_format", "non_blocking")
          device, dtype = what.device or device, what.dtype or dtype
          memory_format = what.memory_format or memory_format
+         non_blocking = what.non_blocking
+      elseif torch.is_tensor(what) then
+         device, dtype = what.device, what.dtype
       elseif is_floating(what) then
          dtype = what
       elseif torch._to_device(what) then
@@ -126,7 +130,7 @@ function Module:to(...)
    end
    if device then check_data(self, device) end
    return replace_data(self, function(data, owner)
-      if device then data = data:to(device) end
+      if device then data = data:to(device, {non_blocking = non_blocking}) end
       local cast = data:is_floating_point() or complexes[dtype] and data:is_complex()
       if dtype and cast and not owner._keeps_dtypes then data = data:to(dtype) end
       if memory_format and (data:dim() == 4 or data:dim() == 5) then

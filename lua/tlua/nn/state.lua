@@ -186,11 +186,12 @@ end
 --- Returns the module's state: a table from paths, such as "3.conv.weight", to tensors that
 --- share the memory of its parameters and persistent buffers. With `{names = "pytorch"}`
 --- positions in paths count from 0, as PyTorch's do.
----@param options? string|{prefix: string, names: string}  a string is the prefix
+---@param options? string|{prefix: string, names: string}  a string is the prefix, a path that comes
+--- before all paths; a dot at its end may be left out
 ---@return table<string, Tensor>
 function Module:state_dict(options)
    local a = take_save(options)
-   local state, prefix = {}, a.prefix
+   local state, prefix = {}, a.prefix:gsub("%.$", "")
    local shift = shift_of("state_dict", a.names)
    state_hooks.before_save(self, prefix, shift)
    each(self, prefix, shift, function(path, tensor) state[path] = detached(tensor) end)

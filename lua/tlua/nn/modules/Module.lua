@@ -257,12 +257,23 @@ end
 
 -- Adding and finding --------------------------------------------------------------------------
 
+-- Refuses a name that contains a dot, since dots separate the names in a path, and the name of a
+-- method, which the member would hide.
+local function check_name(self, method, name)
+   if name == "" or type(name) == "string" and name:find(".", 1, true) then
+      args.refuse("nn.Module." .. method, "name", "a name without dots", name)
+   elseif type(self[name]) == "function" then
+      torch.raise(("nn.Module.%s: %s is the name of a method"):format(method, name))
+   end
+end
+
 --- Adds a tensor that is not a parameter to the module's state: it is moved, cast and saved with
 --- the module. `persistent = false` keeps it out of the saved state.
 ---@param name string
 ---@param tensor? Tensor
 ---@param persistent? boolean  true by default; also {persistent = false}
 function Module:register_buffer(name, tensor, persistent)
+   check_name(self, "register_buffer", name)
    local marked = rawget(self, "_buffers")
    if not marked then
       marked = {}
@@ -280,6 +291,7 @@ function Module:register_parameter(name, parameter)
    if parameter ~= nil and not is_parameter(parameter) then
       args.refuse("register_parameter", name, "a parameter (see nn.Parameter) or nil", parameter)
    end
+   check_name(self, "register_parameter", name)
    order.begin()
    self[name] = parameter
 end
@@ -292,6 +304,7 @@ function Module:add_module(name, module)
    if module ~= nil and not is_module(module) then
       args.refuse("add_module", tostring(name), "a module or nil", module)
    end
+   check_name(self, "add_module", name)
    self:_admit(name, module)
    order.begin()
    self[name] = module
