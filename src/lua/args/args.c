@@ -410,7 +410,8 @@ tl_Tensor *tli_arg_tensor(tli_Args *a, int i) {
   if (t)
     check_tensor(a, i, 0, t);
   else
-    tli_args_fail(a, i, "a Tensor");
+    fail_with_hint(a, i, "a Tensor",
+                   a->type[i] == LUA_TBOOLEAN ? "; for elements write x:eq(y), x:ne(y)" : "");
   return t;
 }
 

@@ -125,15 +125,16 @@ static const tli_Property *find_property(lua_State *L) {
 }
 
 /* Compares the misspelt name with all names in the table at an upvalue. `best` keeps the most
-** similar name, as a suggestion. */
+** similar name, as a suggestion. For `repeat`, a keyword of Lua, it keeps repeat_tensor, which is
+** the same method. */
 static void try_names(lua_State *L, tli_Suggestion *best, int upvalue) {
   lua_pushnil(L);
   while (lua_next(L, lua_upvalueindex(upvalue))) {
     lua_pop(L, 1);
-    tli_suggestion_try(best,
-                       /* the suggestion may keep this string, because it is a key of the table,
-                       ** which keeps it alive */
-                       lua_tostring(L, -1));
+    /* the suggestion may keep this string, because it is a key of the table, which keeps it alive */
+    const char *key = lua_tostring(L, -1);
+    tli_suggestion_try(best, key);
+    if (key && best->name == key && strcmp(key, "repeat") == 0) best->name = "repeat_tensor";
   }
 }
 
