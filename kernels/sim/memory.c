@@ -125,8 +125,8 @@ static bool map(void *self, char *at, int64_t bytes, int64_t granule) {
 }
 
 /* Leaves the memory mapped, but overwrites its freed blocks at once, because another stream may get
-** the addresses. The allocator has waited for all streams, so no queue has a command for this
-** memory. */
+** the addresses. The allocator has waited for all streams, so the queues have no other commands for
+** this memory than those that overwrite it. */
 static void unmap(void *self, char *at, int64_t bytes, int64_t granule) {
   (void)at, (void)bytes, (void)granule;
   sim_locked_poison_now(self);

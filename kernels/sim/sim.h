@@ -4,8 +4,8 @@
 ** whenever the seed is the same.
 **
 **  - The host cannot read or write the device's memory (memory.c). If an operator tries to, the
-**  process ends with a message that names the operator. Kernels use other addresses for this
-**  memory.
+**    process ends with a message that names the operator. Kernels use other addresses for this
+**    memory.
 **  - The device's streams are queues (queue.c). A thread runs their commands as late as the
 **    rules allow, in a random order. So a missing wait shows as a wrong number.
 **  - Freed memory is overwritten in the order of its stream, and reused immediately.
@@ -156,7 +156,7 @@ bool sim_locked_report(sim_Device *device);
 bool sim_activities(void (*note)(const tl_Activity *activity), int64_t *now);
 bool sim_locked_put(tl_Stream *stream, sim_Kind kind, const sim_Command *what, const void *call,
                     size_t size);
-/* Queues a command that frees memory, even during a capture. Never waits. */
+/* Queues a command, even if the stream takes part in a capture. Never waits. */
 bool sim_locked_put_free(tl_Stream *stream, sim_Kind kind, const sim_Command *what,
                          const void *call, size_t size);
 /* Moves all commands of `commands` to the queue of the stream. */

@@ -19,7 +19,8 @@ static void add_bytes(luaL_Buffer *b, const void *bytes, size_t size) {
   luaL_addlstring(b, bytes, size);
 }
 
-/* Appends a description of the tensor to the key. A first size that equals `batch` is left out. */
+/* Appends a description of the tensor to the key. Leaves out the first size of a row-major tensor
+** if it equals `batch`. */
 static void add_tensor(luaL_Buffer *b, const tl_Tensor *t, int64_t batch) {
   tl_Device on = tli_device(t);
   char head[] = {'T',
@@ -125,7 +126,8 @@ static int mode_bytes(lua_State *L) {
 /* _call_key(...) returns a key, a string, and whether gradients are recorded. Two calls have the
 ** same key if their arguments have the same types and the thread has the same modes. Tensors must
 ** also have the same dtype, device, sizes, strides and requires_grad, and other arguments the same
-** values. If an argument is not allowed in a key, returns nil and the reason. */
+** values. If an argument or a mode of the thread is not allowed in a key, returns nil and the
+** reason. */
 static int make_key(lua_State *L, bool dynamic) {
   int n = lua_gettop(L);
   tli_State *S = tli_state(L);

@@ -33,7 +33,8 @@ int tli_limits_within(lua_State *L);
 
 /* A Lua function that replaces those functions of the standard libraries that a limit could not
 ** end. It takes no arguments and returns no results. It does nothing if they were replaced before
-** in this state; tl_lua_open_with calls it when it opens a state. */
+** in this state, as they are if functions are denied (sandbox.h). tl_set_limits calls it before it
+** sets a limit of instructions or seconds. */
 int tli_bound_functions(lua_State *L);
 
 /* Adds the functions find, match, gmatch and gsub of patterns.c, which count their work against the

@@ -207,7 +207,8 @@ static void add_searcher(lua_State *L) {
 static void fill_preload(lua_State *L) {
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
   for (const tli_Embedded *e = tli_embedded; e->module; e++) {
-    /* the entry "tlua" is added later, when the library is complete */
+    /* leaves out "tlua" itself, whose file may run only in run_init; open_module adds "tlua" to
+    ** package.loaded */
     if (strcmp(e->module, "tlua") == 0) continue;
     push_loader(L, e);
     lua_setfield(L, -2, e->module);

@@ -9,11 +9,12 @@
 ** the processor's cache.
 **
 ** When a device's memory is exhausted, a full collection runs immediately, inside the operator that
-** needs memory. A full collection also runs during the capture of a graph, before a kernel writes
-** tensors that may be garbage.
+** needs memory. A collection also runs during the capture of a graph, before a kernel writes
+** tensors that may be garbage; it is a young step if Lua's heap is large.
 **
-** The pacer never changes the collector's mode or parameters, and does nothing if the host has
-** stopped the collector. Inside a finalizer lua_gc does nothing.
+** The pacer never changes the collector's mode or parameters. If the host has stopped the
+** collector, it collects only when a device's memory is exhausted. Inside a finalizer lua_gc does
+** nothing.
 */
 #include "core/memory/device_memory.h"
 #include "core/platform/platform.h"
@@ -69,8 +70,9 @@ static bool can_finalize(lua_State *L) {
   return fine;
 }
 
-/* Calls `work` while the debug hook is turned off. torch.compile sets a hook that takes each call
-** for a call of the model, so the hook must not see the calls that `work` makes. */
+/* Calls `work`. A debug hook for calls or returns is turned off meanwhile: torch.compile sets a
+** hook that takes each call for a call of the model, so the hook must not see the calls that `work`
+** makes. */
 static void run_unseen(lua_State *L, tli_State *S, void (*work)(lua_State *L, tli_State *S)) {
   lua_Hook hook = lua_gethook(L);
   int mask = lua_gethookmask(L), count = lua_gethookcount(L);

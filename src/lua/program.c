@@ -174,8 +174,8 @@ static int check_symbol(lua_State *L, int index, const tli_Graph *g) {
   return (int)symbol - 1;
 }
 
-/* program:dynamic(input, dim, symbol) gives a dimension of an input a symbolic size and returns the
-** symbol's number. Inputs, dimensions and symbols are counted from 1. */
+/* program:dynamic(input, dim, name) gives a dimension of an input a symbolic size, the symbol of
+** this name, and returns the symbol's number. Inputs, dimensions and symbols are counted from 1. */
 static int program_dynamic(lua_State *L) {
   tli_Graph *g = own_graph(L, 1);
   lua_Integer given = luaL_checkinteger(L, 2), of = luaL_checkinteger(L, 3);

@@ -87,7 +87,7 @@ int tli_program_run_into(lua_State *L) {
   return run_program(L, p, tensors, (int)n, tensors + n) ? 0 : tli_raise(L);
 }
 
-/* The largest number of inputs that program_call takes, and also the largest number of outputs.
+/* The largest number of inputs that tli_program_call takes, and also the largest number of outputs.
 ** lua/tlua/export.lua repeats this number. */
 #define FEW_TENSORS 16
 

@@ -1,8 +1,8 @@
 /*
 ** raise.c - the only place where a failure of the engine becomes a Lua error. The message begins
 ** with the user's line: the current line of the innermost Lua function on the stack that does not
-** belong to a chunk of the library ("=tlua:..."). If modules are being called, the path and the
-** class of the innermost one follow.
+** belong to a chunk of the library ("=tlua:..."). If a module within another module is being
+** called, the path and the class of the innermost one follow.
 */
 #include <stdarg.h>
 #include <stdio.h>
@@ -60,8 +60,8 @@ static void push_class(lua_State *L, int module) {
 }
 
 /* Pushes the path from the outermost running module to the innermost, followed by the innermost
-** module's class; "" if no module is running. Module.__call keeps the module as its first local,
-** `self`, in the chunk "=tlua:nn/modules/Module.lua". */
+** module's class; "" if fewer than two modules are running. Module.__call keeps the module as its
+** first local, `self`, in the chunk "=tlua:nn/modules/Module.lua". */
 static void push_module_path(lua_State *L) {
   lua_Debug ar;
   int base = lua_gettop(L);
@@ -110,8 +110,8 @@ void tli_module_path(lua_State *L, char *text, size_t size) {
   if (lua_pcall(L, 2, 0, 0) != LUA_OK) lua_pop(L, 1);
 }
 
-/* Raises an error with the message "file:line: path (Class): message". Outside of modules, the path
-** and the class are left out. */
+/* Raises an error with the message "file:line: path (Class): message". The path and the class are
+** left out outside of modules and in the outermost one. */
 static int raise(lua_State *L, const char *message) {
   tli_calling = NULL; /* marks that no operator runs any more, because the error ends it */
   luaL_checkstack(L, 40, "error");

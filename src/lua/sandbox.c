@@ -381,8 +381,8 @@ static int get_metatable(lua_State *L) {
   return 1;
 }
 
-/* Removes the searchers that look for files. Keeps the searchers of package.preload and of this
-** library, which come first. */
+/* Removes the searchers that look for files, that is, all but the first one, which is that of
+** package.preload. The library adds its own searcher later. */
 static void remove_searchers(lua_State *L) {
   if (lua_getfield(L, -1, "searchers") == LUA_TTABLE)
     for (lua_Integer i = (lua_Integer)lua_rawlen(L, -1); i > 1; i--) {

@@ -38,9 +38,9 @@ static void set_bytes(lua_State *L, const char *name, int64_t value) {
   lua_setfield(L, -2, name);
 }
 
-/* memory_stats() returns a table of numbers of bytes. `used` is the memory that tensors of the
-** process use, `cached` the memory that is kept for reuse, and `live` the memory that this Lua
-** state keeps alive. The table also has fields with PyTorch's names. */
+/* _memory_stats() returns a table of numbers of bytes of the host's memory. `used` is the memory
+** that tensors of the process use, `cached` the memory that is kept for reuse, and `live` the
+** memory that this Lua state keeps alive. The table also has fields with PyTorch's names. */
 static int torch_memory_stats(lua_State *L) {
   tli_State *S = tli_state(L);
   if (S->pacer.wants_full && S->ledger) tli_pacer_work(L, S);

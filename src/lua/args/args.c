@@ -368,10 +368,10 @@ static void fail_devices(tli_Args *a, int i, int64_t item, tl_Device device) {
   a->failed = true;
 }
 
-/* Checks that all tensors of a call are on one device. There is one exception: if one of two
-** tensors is an operand (a parameter that may also be a number), then a 0-d CPU tensor may be
-** combined with a tensor of any device. `item` is the position of t in a list, counted from 1, or 0
-** if t is not in a list. */
+/* Checks that all tensors of a call are on one device. There is one exception: if t is an operand
+** (a parameter that may also be a number), then t or the first tensor may be a 0-d CPU tensor while
+** the other is on any device. `item` is the position of t in a list, counted from 1, or 0 if t is
+** not in a list. */
 static void compare_devices(tli_Args *a, int i, int64_t item, const tl_Tensor *t) {
   if (a->signature->params[i].flags & TLI_P_ANY_DEVICE) return;
   tl_Device device = tli_device(t);

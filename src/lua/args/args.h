@@ -1,12 +1,13 @@
 /*
 ** args.h - reads the arguments of an operator from the Lua stack. Generated functions declare a
 ** signature and read one parameter after another. The first failure is recorded, and its error is
-** raised after tli_args_end. An error is raised earlier only if there is no memory for a list, so
-** lists are read before operands.
+** raised after tli_args_end. An error is raised earlier only if Lua's own memory is exhausted.
+** Operands are read last, because a number as operand becomes a tensor, which such an error would
+** leak.
 **
 ** Arguments are positional; a trailing table with string keys contains options, which name the
-** remaining parameters or all of them. A parameter marked `vararg` also takes its list as
-** separate arguments: x:view(3, 4) means x:view({3, 4}).
+** remaining parameters or all of them. A parameter marked `vararg` also takes its list as separate
+** arguments: x:view(3, 4) means x:view({3, 4}).
 */
 #ifndef TLI_ARGS_H
 #define TLI_ARGS_H
@@ -145,9 +146,9 @@ tl_Tensor **tli_args_owned(tli_Args *a, int64_t n);
 void tli_args_end(tli_Args *a);
 
 /* Raises the recorded failure. The message names the function that the user has called, even if
-** that function called the operator that failed. If an argument is
-** a sparse, masked or nested tensor, calls the handler of that kind of tensor (sparse.h) instead,
-** and returns the handler's results. */
+** that function called the operator that failed. If an argument is a sparse, masked or nested
+** tensor, or has a dtype of TL_STORED_DTYPES, calls the handler of such tensors (sparse.h,
+** stored.h) instead, and returns the handler's results. */
 int tli_args_raise(tli_Args *a);
 int tli_raise_call(lua_State *L, const tli_Signature *sig);
 

@@ -42,8 +42,8 @@ static bool any_batched(lua_State *L, int top) {
   return false;
 }
 
-/* Pushes a signature as a table {name = "sum", pointwise = false, {name = "self", kind = 0, keyword
-** = false, ...}, ...}. The table is made on the first call and kept. */
+/* Pushes a signature as a table {name = "sum", pointwise = false, {name = "self", tensor = true,
+** keyword = false, ...}, ...}. The table is made on the first call and kept. */
 static void push_signature(lua_State *L, const tli_Signature *sig) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &signatures_key);
   if (lua_rawgetp(L, -1, sig) == LUA_TTABLE) {

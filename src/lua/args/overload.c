@@ -55,8 +55,8 @@ static bool kind_fits(lua_State *L, const tli_State *S, tli_Kind kind, int index
   return false;
 }
 
-/* Returns whether every option is the name of a parameter of the signature, and none of these
-** parameters is already given. Bit i of *given tells whether parameter i is given. */
+/* Returns whether every option is the name of a parameter of the signature and fits its kind, and
+** none of these parameters is already given. Bit i of *given tells whether parameter i is given. */
 static bool options_fit(lua_State *L, const tli_State *S, const tli_Signature *sig, int table,
                         uint32_t *given) {
   bool fit = true;

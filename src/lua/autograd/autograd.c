@@ -84,8 +84,8 @@ static Ends read_ends(tli_Args *a, int i) {
   return ends;
 }
 
-/* Reads parameter i, a list with n entries. An entry is a tensor (borrowed), or nil or false if
-** there is no tensor. */
+/* Reads parameter i, a list with n entries or, if n is 1, also a single tensor. An entry is a
+** tensor (borrowed), or nil or false if there is no tensor. */
 static tl_Tensor **tensors_or_none(tli_Args *a, int i, int64_t n) {
   if (!tli_args_given(a, i) || a->failed) return NULL;
   lua_State *L = a->L;
@@ -240,7 +240,8 @@ static int autograd_reaches_others(lua_State *L) {
   return 1;
 }
 
-/* _failures() returns the number of backward passes of this interpreter that have failed. */
+/* _failures() returns the number of backward passes of this Lua state that have failed. A pass
+** within another one is not counted. */
 static int autograd_failures(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &failures_key);
   lua_pushinteger(L, lua_tointeger(L, -1));

@@ -1,6 +1,6 @@
 /*
-** callback.c - implements callback.h. Invariant: the engine calls Lua only through
-** tli_callback_call, which runs in protected mode.
+** callback.c - implements callback.h. Invariant: the engine calls these functions only through
+** tli_callback_call and tli_callback_call_in, which run in protected mode.
 **
 ** The functions are in a table of the registry, because Lua does not know which graphs need them,
 ** nor when a graph is freed. A function that refers to the tensor to which it is attached would
@@ -263,8 +263,8 @@ static bool holds(lua_State *L, const tli_State *S, const tli_Callback *a) {
   return a->node == NULL || (t->autograd && t->autograd->node == a->node);
 }
 
-/* Returns whether the callback's tensor or node is held only by values in the callback's table,
-** which is on top of the stack. */
+/* Returns whether the callback's tensor or node is held only by the callback's values. The table at
+** values_key is on top of the stack. */
 static bool held_by_values(lua_State *L, const tli_State *S, const tli_Callback *a) {
   int holders = 0;
   if (atomic_load_explicit(&a->dropped, memory_order_acquire)) return false;
@@ -411,8 +411,8 @@ typedef struct Call {
   void *argument;
 } Call;
 
-/* Calls the function `run` of a Call, and passes on the library's upvalues of this function. The
-** arguments are (value, call). */
+/* Calls the function `run` of a Call, and gives it the library's upvalues. The arguments are
+** (value, call). */
 static int enter(lua_State *L) {
   const Call *call = lua_touserdata(L, 2);
   lua_settop(L, 1);

@@ -1,7 +1,7 @@
 /*
 ** node.c - the recorded graph as Lua values: nodes (x.grad_fn) and gradient edges. A gradient edge
-** is the place that a tensor's gradient flows to: a leaf, or one result of a node. An edge keeps a
-** leaf tensor alive, but no other tensor.
+** is the place that a tensor's gradient flows to: a leaf, or one result of a node. An edge keeps
+** the leaf or the node alive, but not the node's results.
 */
 #include <string.h>
 
@@ -75,7 +75,8 @@ static void push_next_functions(lua_State *L, const tli_Node *node) {
   }
 }
 
-/* Pushes a list of the shapes of the node's results. Unknown shapes are left out. */
+/* Pushes a list of the shapes of the node's results. An unknown shape is {}, like that of a 0-d
+** result. */
 static void push_shapes(lua_State *L, const tli_Node *node) {
   lua_createtable(L, node->noutputs, 0);
   for (int k = 0; k < node->noutputs; k++) {

@@ -30,7 +30,8 @@ static void normalize(tl_Tensor *t) {
   for (int64_t i = 0; i < t->numel; i++) p[i] = p[i] != 0;
 }
 
-/* read(file, shape, dtype) returns a tensor, or nil and a message at the end of the file. */
+/* read(file, shape, dtype) returns a tensor, or nil and a message if the file ends before the last
+** element or cannot be read. */
 static int io_read(lua_State *L) {
   static const tli_Param params[] = {
       {"file", TLI_A_TENSOR, 0, 0}, {"shape", TLI_A_INTS, 0, 0}, {"dtype", TLI_A_DTYPE, 0, 0}};

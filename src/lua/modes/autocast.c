@@ -86,8 +86,8 @@ static tl_Tensor *convert(const tli_Args *a, tl_Tensor *t, tl_DType dtype) {
   return made;
 }
 
-/* Returns whether a tensor is a parameter of a model: a leaf that owns its memory and requires a
-** gradient. */
+/* Returns whether a tensor is probably a parameter of a model: a float32 leaf that is no view and
+** requires a gradient. */
 static bool is_parameter(const tl_Tensor *t) {
   return (t->flags & TLI_REQUIRES_GRAD) && t->base == NULL && t->dtype == TL_F32;
 }

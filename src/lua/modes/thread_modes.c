@@ -158,7 +158,7 @@ tli_Settings *tli_push_settings(lua_State *L, tli_State *S) {
   return lua_touserdata(L, -1);
 }
 
-/* Returns the settings of the running thread; NULL if it has none. */
+/* Returns the settings of the thread L; NULL if it has set no mode and has no open scope. */
 static tli_Settings *find(const lua_State *L, tli_State *S) {
   if (L == S->main.thread) return &S->main;
   for (tli_Settings *s = S->others; s; s = s->next)

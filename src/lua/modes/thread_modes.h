@@ -62,7 +62,7 @@ int tli_default_device_scope(lua_State *L);
 void tli_change_modes(lua_State *L, int n, tli_Change *changes);
 
 /* Returns a device's stream, given the number by which a mode represents the stream
-** (devices/device_module.c). */
+** (devices/stream.c). */
 tl_Stream *tli_stream_of(tl_Device device, int number);
 void tli_set_state_dtype(lua_State *L, tli_State *S, tl_DType dtype);
 void tli_set_state_device(lua_State *L, tli_State *S, tl_Device device);

@@ -88,8 +88,8 @@ static int elementwise(lua_State *L, const char *name, int n) {
   lua_settop(L, fn);
   tl_Tensor *copies[2] = {push_copy(L, name, 1), NULL};
   if (n == 2) {
-    /* checks the tensor and the first copy again, because a finalizer may have changed the one or
-    ** released the other while the second copy was made */
+    /* compares the shapes only now, because a finalizer may have changed the tensors while the
+    ** copies were made */
     copies[1] = push_copy(L, name, 2);
     if (!tli_same_sizes(copies[0], copies[1]))
       return tli_error(L, "%s: expected tensors of one shape, got %s and %s", name,

@@ -90,7 +90,8 @@ static int meta_eq(lua_State *L) {
   return 1;
 }
 
-/* Returns a text such as "1+2i" or "-0.5-1.5i", with as many digits as Lua's tostring gives. */
+/* Returns a text such as "1+2i" or "-0.5-1.5i", with as many digits as tostring gives in Lua
+** 5.4. */
 static int meta_tostring(lua_State *L) {
   Value z = self(L);
   char text[80];

@@ -133,8 +133,8 @@ static tli_Generator *own_generator(lua_State *L, int index, const char *name) {
   return tli_generator_own(&tli_state(L)->generator, device);
 }
 
-/* Seeds the default generator of a device. If the device type is not open yet, the seed is stored
-** for its devices. */
+/* Seeds the state's default generator for the current device. The device type need not be open for
+** that. */
 static int device_manual_seed(lua_State *L) {
   tli_device_only(L, 1, "manual_seed");
   uint64_t seed = check_seed(L, 1, tli_device_name(tli_kind(L), "manual_seed"));

@@ -7,7 +7,7 @@
 **   newaxis    a new dimension of size 1
 **   "..."      all remaining dimensions
 **   tensor     positions, or a mask
-** Numbers, ranges and newaxis give a view; a key with tensors gives a copy.
+** Numbers, ranges and newaxis give a view; a key with tensors or with a negative step gives a copy.
 */
 #include <string.h>
 

@@ -19,7 +19,7 @@ typedef struct Scan {
   int64_t sizes[TL_MAX_DIMS];
   int64_t path[TL_MAX_DIMS + 1]; /* indices of the current value in the nested tables, from 1 */
   bool integers, floats, booleans, complexes;
-  tl_DType tensors; /* promoted dtype of the 0-d tensors among the leaves */
+  tl_DType tensors; /* promoted dtype of the one-element tensors among the leaves */
   /* the integer dtype whose range all elements must fit; TL_NODTYPE if the requested dtype is not
   ** an integer dtype */
   tl_DType whole;

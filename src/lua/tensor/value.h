@@ -1,6 +1,6 @@
 /*
-** value.h - tensors as Lua values: indexing, construction from tables, printing, properties. All
-** functions declared here raise Lua errors themselves.
+** value.h - tensors as Lua values: indexing, construction from tables, printing, properties. The
+** functions raise Lua errors themselves, unless their comments say otherwise.
 */
 #ifndef TLI_VALUE_H
 #define TLI_VALUE_H
@@ -70,7 +70,7 @@ extern const luaL_Reg tli_autograd_methods[];
 extern const luaL_Reg tli_apply_methods[];     /* apply.c */
 extern const luaL_Reg tli_storage_functions[]; /* functions of storage.c for torch */
 extern const luaL_Reg tli_bytes_functions[];   /* functions of bytes.c for torch.io */
-extern const luaL_Reg tli_device_methods[];    /* methods for devices, in devices/device_module.c */
+extern const luaL_Reg tli_device_methods[];    /* devices/memory_stats.c */
 
 /* Turns the list on top of the stack into a torch.Size (size.c). */
 void tli_set_size(lua_State *L);

@@ -18,10 +18,10 @@ typedef struct tli_Parcel tli_Parcel;
 
 /* Packs the values from stack index `first` to the top and pops them; the caller owns the parcel.
 ** For a value that cannot be packed, raises an error "<what>: ..." that names the value's location.
-** If memory is exhausted, fails with a message and returns NULL. `classes` is the stack index of a
-** table of classes, or 0. If `first_one` is true, this is the first parcel for the receiver, and
-** classes that are sent in full are added to the table. In later parcels a class in the table is
-** sent by its number, because the receiver already has it. */
+** Also raises an error if memory is exhausted. `classes` is the stack index of a table of classes,
+** or 0. If `first_one` is true, this is the first parcel for the receiver, and classes that are
+** sent in full are added to the table. In later parcels a class in the table is sent by its number,
+** because the receiver already has it. */
 tli_Parcel *tli_parcel_pack(lua_State *L, const char *what, int first, int classes, bool first_one);
 
 /* Pushes the values of a parcel and returns their number. May raise an error. `classes` is the

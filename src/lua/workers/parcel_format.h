@@ -1,9 +1,9 @@
 /*
 ** parcel_format.h - the format of a parcel, for the file that writes parcels and the file that
 ** reads them. A value is written as a tag, which is a byte for its type, followed by its contents.
-** Tables, functions, tensors and generators are numbered from 1 in the order in which they appear,
-** so a repeated value is written as its number alone. The reader assigns the same numbers as the
-** writer.
+** Tables, functions, tensors, devices and generators that are written in full are numbered from 1
+** in the order in which they appear, so a repeated value is written as its number alone. The reader
+** assigns the same numbers as the writer.
 */
 #ifndef TLI_PARCEL_FORMAT_H
 #define TLI_PARCEL_FORMAT_H

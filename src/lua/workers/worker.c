@@ -389,7 +389,8 @@ static int worker_begin(lua_State *L) {
   return RUN;
 }
 
-/* Does a job and sends the answer. The arguments are (worker, classes, function, job). */
+/* Does a job, and puts the results in place of the arguments into the job's message, which the
+** caller sends as the answer. The arguments are (worker, classes, function, job). */
 static int worker_do(lua_State *L) {
   Message *m = (Message *)lua_touserdata(L, RUN + 1);
   lua_pushvalue(L, RUN);
@@ -740,7 +741,8 @@ static int pool_take(lua_State *L) {
   return 3 + n;
 }
 
-/* pool:stop() tells the workers to end their jobs, and returns without waiting for the workers. */
+/* pool:stop() tells the workers to end. Waits at most STOP_WAIT_NS for running code, then makes it
+** raise errors, and returns while the threads end. */
 static int pool_stop_(lua_State *L) {
   Box *box = (Box *)luaL_checkudata(L, 1, POOL);
   Pool *p = box->pool;
