@@ -58,8 +58,7 @@ static bool allow_shared(const tlk_Context *cx, void (*kernel)(P...), size_t byt
 static inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* Returns the number of blocks for n items of work, if a block processes `each` items. The result
-** is at most `waves` times the number of blocks that fill the device; kernels then loop with the
-** grid's stride. */
+** is at most `waves` blocks for each multiprocessor; kernels then loop with the grid's stride. */
 static inline unsigned blocks_for(const tlk_Context *cx, int64_t n, int64_t each, int waves = 8) {
   int64_t blocks = divide_up(n, each);
   int64_t most = (int64_t)cuda_multiprocessors(cx->device.index) * waves;
@@ -190,8 +189,8 @@ static inline int64_t dtype_bytes(int dtype) {
 
 /* ---- vectors ------------------------------------------------------------------------------ */
 
-/* A vector of N adjacent elements. It is aligned to its own size or, if that is larger than 16
-** bytes, to 16 bytes. */
+/* Converts N numbers to the dtype and stores them as adjacent elements. `to` must be aligned to the
+** size of all N elements or, if that is larger than 16 bytes, to 16 bytes. */
 template <int N, class W>
 __device__ __forceinline__ void store_vector(void *to, int dtype, const W (&x)[N]) {
   switch (dtype) {
@@ -337,8 +336,8 @@ template <class T> __device__ __forceinline__ T of_lane(T x, int lane) {
   return x;
 }
 
-/* Combines the values of all 32 lanes by `op(a, b)`, which must be associative. Every lane gets the
-** result. */
+/* Combines the values of all 32 lanes by `op(a, b)`, which must be associative and commutative.
+** Every lane gets the result. */
 template <class T, class Op> __device__ __forceinline__ T warp_reduce(T x, Op op) {
 #pragma unroll
   for (int mask = WARP / 2; mask > 0; mask /= 2) x = op(x, shuffle_xor(x, mask));

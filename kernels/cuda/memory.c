@@ -19,7 +19,7 @@
 #include "kernels/cuda/plugin.h"
 
 #define LARGE_GRANULE (20 * 1024 * 1024) /* smallest granule of the arenas for large blocks */
-/* granule of the segments from cudaMalloc, for small blocks */
+/* granule of the segments from cudaMalloc, for blocks of every size */
 #define SMALL_GRANULE (2 * 1024 * 1024)
 /* the size of a stream's first arena is the size of the device's memory divided by FIRST */
 #define FIRST 16

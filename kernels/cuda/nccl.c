@@ -56,7 +56,7 @@ static pthread_once_t opening = PTHREAD_ONCE_INIT;
 struct tl_Comm {
   int device;
   ncclComm_t handle; /* NCCL's communicator; NULL after it was aborted or destroyed */
-  /* keeps one thread from closing the communicator while another thread aborts it */
+  /* keeps one thread from aborting the communicator while another thread asks for its state */
   pthread_mutex_t lock;
 };
 

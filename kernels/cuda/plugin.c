@@ -50,8 +50,7 @@ bool cuda_fail(tl_ErrorKind kind, const char *format, ...) {
 }
 
 /* Returns whether all later calls of the process fail after this error. This is so for hardware
-** faults (214) and failures of kernels (700 to 719, except errors about peers and registered
-** memory). */
+** faults (214) and for the failures of running kernels among the numbers 700 to 719. */
 static bool is_final(cudaError_t error) {
   int number = (int)error;
   return number == 214 || number == 700 || number == 702 || number == 710 ||
@@ -87,8 +86,8 @@ bool cuda_ok(cudaError_t error, const char *call) {
 
 /* ---- devices ----------------------------------------------------------------------- */
 
-/* Clears the fault word before any kernel is launched. A separate stream is used, because the
-** plugin's streams do not synchronise with the default stream and may be captured. */
+/* Clears the fault word when the device is opened and after each report. A separate stream is used,
+** because the plugin's streams do not synchronise with the default stream and may be captured. */
 static bool clear_word(const Device *d) {
   CUDA_RELAXED;
   CUDA_TRY(cudaMemsetAsync(d->word.taken, 0, sizeof(int), d->aside));

@@ -27,8 +27,8 @@
 
 /* The lines of an array (outer, n, inner), which run along n. If inner is 1, a team of threads
 ** shares each line. Otherwise `team` threads of a block cover neighbouring lines, and the other
-** threads of the block split the elements of these lines. Each thread keeps `slots` vectors in
-** shared memory; 0 means none. */
+** threads of the block split the elements of these lines. Each thread keeps `slots` vectors, or
+** elements if inner is not 1, in shared memory; 0 means none. */
 template <int N> struct Walk {
   const char *from[N];
   char *to; /* the output; it has the dtype of the inputs and may be one of them */

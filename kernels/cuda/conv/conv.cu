@@ -428,8 +428,8 @@ static bool weight_in_float(const struct tlk_conv_weight *call) {
 
 /* ---- channels last --------------------------------------------------------------------------- */
 
-/* Copies an array (count, channels, elements) from channels-first to channels-last order, or
-** back. */
+/* Copies an array (count, channels, elements) from channels-last to channels-first order or, if
+** `into_rows` is false, back. */
 static bool relay(const tlk_Context *cx, int dtype, int64_t count, int64_t channels,
                   int64_t elements, void *to, const void *from, bool into_rows) {
   const int64_t size = dtype_bytes(dtype), whole = channels * elements * size;

@@ -1,6 +1,6 @@
 /*
-** sequence.cu - evenly spaced numbers in int64, float64 or float32. Each number is computed from
-** its index alone.
+** sequence.cu - evenly spaced numbers, which are computed in int64, float64 or float32. Each number
+** is computed from its index alone.
 */
 #include "kernels/cuda/cuda.cuh"
 

@@ -64,8 +64,8 @@ bool complex_lines(const struct tlk_fft *call, cuda_Fft fft, int64_t bytes) {
   return true;
 }
 
-/* Transforms real lines. cuFFT reads them as complex numbers, so lines must have the alignment of
-** complex numbers. */
+/* Transforms real lines. cuFFT reads the array as complex numbers, so its address must have the
+** alignment of complex numbers. */
 bool from_real(const struct tlk_fft *call, cuda_Fft fft, int64_t bytes) {
   int64_t size = call->outer * call->n * bytes / 2;
   bool copy = !aligned(fft.in, (size_t)bytes);

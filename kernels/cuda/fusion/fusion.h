@@ -106,8 +106,9 @@ bool fusion_take_activation(const struct tlk_activation_backward *call, bool *ta
 /* Launches the stream's pending chain. Every other function that queues work calls this function
 ** first. */
 bool fusion_settle(const tl_Stream *stream);
-/* Returns whether the call would launch a chain that checks its data, such as divisions by zero,
-** and so may store invalid results (see `pending` in api.h). */
+/* Returns whether the call would launch the stream's chain while memory that fusion_keeps asks for
+** has not been freed. With -1 as `kernel`, returns whether the stream's capture has any pending
+** chain (see `pending` in api.h). */
 bool fusion_pending(const tl_Stream *stream, int kernel, const void *call);
 /* Launches all pending chains of a capture at the end of the capture (see cuda_capture). Returns
 ** whether every chain of the capture was launched. */

@@ -85,7 +85,7 @@ static bool same(const fusion_Operand *a, const fusion_Operand *b, int ndim) {
 }
 
 /* Returns the number of bytes that the strides smaller than `step` span. Returns 0 if another
-** stride is not a multiple of `step`. */
+** stride is negative or not a multiple of `step`. */
 static int64_t span_below(const fusion_Operand *o, const fusion_Plan *plan, int64_t step) {
   int64_t span = bytes_of(o->dtype);
   for (int d = 0; d < plan->ndim; d++) {

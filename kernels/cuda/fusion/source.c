@@ -135,8 +135,9 @@ static bool in_vectors(const fusion_Plan *plan, const fusion_Operand *o, int n) 
   return true;
 }
 
-/* Returns the number of elements that a thread processes at a time, which is 16 bytes of the widest
-** operand. The remainder of a one-dimensional loop is processed element by element. */
+/* Returns the number of elements that a thread processes at a time: as many as fill 16 bytes of the
+** widest operand, but at most 8, or 1 if an operand cannot be read in vectors. The remainder of a
+** one-dimensional loop is processed element by element. */
 int fusion_width(const fusion_Plan *plan) {
   int64_t widest = 1;
   for (int i = 0; i < plan->noperands; i++)

@@ -1,8 +1,8 @@
 /*
-** scatter.cu - deterministic scatter: elements with the same position are combined in order. If
-** there are many lines, or if the lines are short, each line is processed by one thread from its
-** first to its last element. Otherwise the positions are sorted, and each run of equal positions is
-** combined separately.
+** scatter.cu - deterministic scatter: elements with the same position are combined in a fixed
+** order. If there are many lines, or if the lines are short, each line is processed by one thread
+** from its first to its last element. Otherwise the positions are sorted, and each run of equal
+** positions is combined separately.
 */
 #include "kernels/cuda/complex.cuh"
 #include "kernels/cuda/index/line_loop.h"

@@ -4,9 +4,10 @@
 ** engines recognise (cuDNN's documentation, "Fused Attention fprop" and "bprop"), so the scores are
 ** never stored.
 **
-** Some calls are left to our own kernels: calls with masks, calls with dropout (cuDNN's random
-** numbers differ from the CPU's), backward passes that must be deterministic, and calls with rows
-** whose addresses or sizes are not multiples of 16 bytes.
+** Some calls are left to our own kernels: calls with a single query or key, calls with rows of more
+** than 128 elements, calls with masks, calls with dropout (cuDNN's random numbers differ from the
+** CPU's), backward passes that must be deterministic, and calls with rows whose addresses or sizes
+** are not multiples of 16 bytes.
 */
 #include <math.h>
 #include <string.h>

@@ -70,8 +70,8 @@ static struct {
 static bool opened;
 static pthread_once_t opening = PTHREAD_ONCE_INIT;
 
-/* Largest size of a matrix for which a batched routine is called. Above this size, one call for
-** each matrix is faster. */
+/* Largest size of a matrix for which a batched routine is called, except that of Cholesky
+** factorizations. Above this size, one call for each matrix is faster. */
 enum { SMALL = 256 };
 enum { JACOBI = 32 }; /* largest size of a matrix that the batched Jacobi routines accept */
 #define BLAS_WORKSPACE ((int64_t)4 << 20)

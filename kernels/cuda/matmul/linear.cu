@@ -1,8 +1,9 @@
 /*
 ** linear.cu - matrix products followed by bias and activation, and their gradients. Where possible,
-** cuBLASLt computes everything in one pass. Otherwise (float64, GELU with erf, odd strides) the
-** product is computed first, in float32 for half types, and a second pass adds the bias and applies
-** the activation. tlk_reduce computes the sums, so their order depends only on the sizes.
+** cuBLASLt computes everything in one pass. Otherwise (float64, GELU with tanh in float32, odd
+** strides) the product is computed first, in float32 for half types, and a second pass adds the
+** bias and applies the activation. GELU with erf always takes a second pass. tlk_reduce computes
+** the sums that cuBLASLt does not compute.
 */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/lib/lib.h"

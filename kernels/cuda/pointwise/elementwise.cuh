@@ -2,8 +2,9 @@
 ** elementwise.cuh - the three variants of an elementwise kernel, for any function of math.h.
 **
 **   rows    for operands of one stored type S that are contiguous or constant along the
-**           innermost dimension. 16 bytes of each operand are processed at a time. The
-**           elements that remain at the end of a loop of one dimension are processed one by one.
+**           innermost dimension. A thread processes a vector of each operand at a time (Width).
+**           The elements that remain at the end of a loop of one dimension are processed one by
+**           one.
 **   spread  for operands of one floating type S and any strides, so rows may have any length
 **           and any address. A thread loads several elements at a time.
 **   any     for operands of any dtype and stride, one element at a time.
@@ -64,8 +65,9 @@ template <class C, class S> struct Width {
   enum { of = sizeof(C) == 8 ? 2 : sizeof(S) == 2 ? 8 : 4 };
 };
 
-/* A 16-bit element of any dtype. Dtypes of the same size share one kernel, which branches on the
-** dtype once for each vector. Separate kernels would make up most of the plugin's size. */
+/* Elements of any 16-bit floating dtype (any16) and of any 8-bit dtype (any8). Dtypes of the same
+** size share one kernel, which branches on the dtype once for each vector. Separate kernels would
+** make up most of the plugin's size. */
 struct any16 {
   uint16_t bits;
 };

@@ -1,7 +1,7 @@
 /*
 ** fused.cu - elementwise kernels with several outputs, each in several variants.
 **
-**   rows   for operands that are contiguous or constant along the innermost dimension, 16 bytes
+**   rows   for operands that are contiguous or constant along the innermost dimension, a vector
 **          at a time. All operands have one stored type S, except tables of angles, of type P.
 **   pairs  for rotations of adjacent pairs. Both numbers of a pair are loaded and stored at once.
 **   any    for operands of any dtype and stride, one element at a time.

@@ -126,8 +126,9 @@ static void describe_state(Layer *l, cudnnTensorDescriptor_t *to, int64_t size) 
   ASK(l, cudnnSetTensorNdDescriptor, *to, type_of(l->r), 3, sizes, strides);
 }
 
-/* Describes a layer to cuDNN. Returns false if cuDNN is absent. If the result is true, good(l)
-** tells whether cuDNN supports the layer. The caller must call end(l) in any case. */
+/* Describes a layer to cuDNN. Returns false if there is no handle of cuDNN. If the result is true,
+** good(l) tells whether cuDNN supports the layer, and the caller must call end(l) in either
+** case. */
 static bool begin(Layer *l, int device, const tlk_Rnn *r, bool training) {
   *l = (Layer){.lib = cuda_cudnn(), .r = r, .device = device, .status = CUDNN_STATUS_SUCCESS};
   l->handle = cuda_dnn_enter(device);
