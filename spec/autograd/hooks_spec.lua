@@ -289,6 +289,22 @@ describe("autograd.queue_callback", function()
       assert.same({"hook", "end 2.0", "hook", "hook", "end 3.0"}, log)
    end)
 
+   it("runs after a pass of autograd.grad, not after one that fails", function()
+      local x = torch.tensor({1.0}, {requires_grad = true})
+      local log = {}
+      x:register_hook(function()
+         torch.autograd.queue_callback(function() log[#log + 1] = "end" end)
+      end)
+      local function grad() return torch.autograd.grad((x * 2):sum(), x) end
+      assert.close({2}, grad())
+      assert.same({"end"}, log)
+      local handle = x:register_hook(function() error "bad" end)
+      assert.matches("bad", select(2, pcall(grad)))
+      handle:remove()
+      torch.ones(1, {requires_grad = true}):sum():backward()
+      assert.same({"end"}, log)
+   end)
+
    it("runs callbacks that a callback queues", function()
       local x = torch.tensor({1.0}, {requires_grad = true})
       local n = 0

@@ -510,7 +510,7 @@ static int autograd_grad(lua_State *L) {
                        .materialize = materialize,
                        .results = results};
   if (batched && tli_tracing()) tli_args_fail(&a, 6, "false while torch.export_step records");
-  bool failed = a.failed;
+  bool failed = a.failed, whole = outermost();
   bool ok = !failed && (batched ? run_examples(&a, of, &call) : run(L, of, &call));
   if (ok) push_results(L, first, results, count);
   tli_args_end(&a);
@@ -518,6 +518,7 @@ static int autograd_grad(lua_State *L) {
   if (of_sparse >= 0) return of_sparse;
   if (failed) return tli_raise(L);
   if (ok) push_sparse(L, first, count);
+  if (whole) end_pass(L, ok);
   return ok ? count : tli_raise_caught(L);
 }
 
