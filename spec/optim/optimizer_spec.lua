@@ -559,5 +559,7 @@ describe("optim.LBFGS", function()
 
    it("needs a closure", function()
       assert.raises("closure: expected a function", function() optim.LBFGS({parameter(1)}):step() end)
+      assert.raises("optim.LBFGS.step: the closure's result: expected a number or a tensor of one, got nil",
+         function() optim.LBFGS({parameter(1)}):step(function() end) end)
    end)
 end)
