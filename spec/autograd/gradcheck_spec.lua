@@ -132,6 +132,35 @@ describe("torch.autograd.functional", function()
       assert.close({4 - 2, 2}, select(2, functional.vhp(fn, x, v)):tolist())
    end)
 
+   -- PyTorch raises errors for the same functions.
+   it("with strict refuses an output that does not depend on an input", function()
+      local strict = {strict = true}
+      local function first(a) return a * a end -- the second input is not used
+      assert.raises("autograd.functional.jacobian: strict: the output does not depend on input 2",
+         function() functional.jacobian(first, {x, x}, strict) end)
+      assert.raises("autograd.functional.vjp: strict: the output does not depend on the inputs",
+         function() functional.vjp(function(a) return a:detach() end, x, x, strict) end)
+      assert.raises("autograd.functional.jvp: strict: the output does not depend on input 2",
+         function() functional.jvp(first, {x, x}, {x, x}, strict) end)
+      local function linear(a) return a:sum() end
+      for _, name in ipairs {"hessian", "hvp", "vhp"} do
+         assert.raises("strict: the output does not depend on",
+            function() functional[name](linear, x, {v = name ~= "hessian" and x or nil, strict = true}) end)
+      end
+      assert.close({{2, 0}, {0, 4}}, functional.jacobian(first, x, strict):tolist())
+      assert.close({{2, 0}, {0, 2}}, functional.hessian(function(a) return first(a):sum() end, x, strict):tolist())
+   end)
+
+   it("takes PyTorch's options for speed", function()
+      local function square(a) return a * a end
+      assert.close({{2, 0}, {0, 4}}, functional.jacobian(square, x,
+         {vectorize = true, strategy = "forward-mode"}):tolist())
+      assert.close({{2, 0}, {0, 2}}, functional.hessian(function(a) return square(a):sum() end, x,
+         {vectorize = true, outer_jacobian_strategy = "forward-mode"}):tolist())
+      assert.raises('jacobian: strategy: expected "reverse-mode" or "forward-mode", got "forward"',
+         function() functional.jacobian(square, x, {strategy = "forward"}) end)
+   end)
+
    it("names the arguments that it expects", function()
       assert.raises("one that returns one number", function() functional.hessian(function(t) return t end, x) end)
       assert.raises("v: expected a tensor", function() functional.vjp(function(t) return t end, x) end)

@@ -42,9 +42,13 @@ local function call(name, fn, list)
 end
 
 -- Returns the gradients of `output` with respect to the tensors in `list`, with zeros for a tensor
--- on which the output does not depend. `seed` is the gradient of the output.
-local function gradients(output, list, seed, create_graph)
+-- on which the output does not depend. `seed` is the gradient of the output. `strict`, if given, is
+-- the title of a function that raises an error for such a tensor.
+local function gradients(output, list, seed, create_graph, strict)
    if not output.requires_grad then
+      if strict then
+         torch.raise(strict .. ": strict: the output does not depend on the inputs")
+      end
       local zeros = {}
       for i, input in ipairs(list) do zeros[i] = torch.zeros_like(input) end
       return zeros
@@ -53,7 +57,12 @@ local function gradients(output, list, seed, create_graph)
       grad_outputs = seed and {seed} or nil, retain_graph = true, create_graph = create_graph,
       allow_unused = true,
    }))
-   for i, input in ipairs(list) do found[i] = found[i] or torch.zeros_like(input) end
+   for i, input in ipairs(list) do
+      if strict and not found[i] then
+         torch.raise(("%s: strict: the output does not depend on input %d"):format(strict, i))
+      end
+      found[i] = found[i] or torch.zeros_like(input)
+   end
    return found
 end
 
@@ -63,13 +72,22 @@ local function finish(list, single)
 end
 
 local take = {}
-for _, name in ipairs {"jacobian", "hessian"} do
-   take[name] = args.signature("autograd.functional." .. name
-      .. "(fn: callable, inputs: any, create_graph: boolean = false)")
+for name, strategy in pairs {jacobian = "strategy", hessian = "outer_jacobian_strategy"} do
+   take[name] = args.signature(("autograd.functional.%s(fn: callable, inputs: any, "
+      .. "create_graph: boolean = false, strict: boolean = false, vectorize: boolean = false, "
+      .. "%s: string = 'reverse-mode')"):format(name, strategy))
 end
 for _, name in ipairs {"vjp", "jvp", "vhp", "hvp"} do
-   take[name] = args.signature("autograd.functional." .. name
-      .. "(fn: callable, inputs: any, v: any?, create_graph: boolean = false)")
+   take[name] = args.signature("autograd.functional." .. name .. "(fn: callable, inputs: any, "
+      .. "v: any?, create_graph: boolean = false, strict: boolean = false)")
+end
+
+-- Raises an error for an unknown strategy. The names are PyTorch's; here the derivatives are always
+-- computed in reverse, row by row.
+local function check_strategy(title, name, strategy)
+   if strategy ~= "reverse-mode" and strategy ~= "forward-mode" then
+      args.refuse(title, name, '"reverse-mode" or "forward-mode"', strategy)
+   end
 end
 
 local function concat_shapes(first, second)
@@ -87,18 +105,22 @@ end
 ---     -->         [0., 4.]])
 ---@param fn fun(...: Tensor): Tensor
 ---@param inputs Tensor|Tensor[]
----@param options? {create_graph: boolean}
+---@param options? {create_graph: boolean, strict: boolean, vectorize: boolean, strategy: string}
+--- create_graph: whether the result has gradients; strict: whether an output that does not depend
+--- on an input is an error instead of zeros; vectorize and strategy do not
+--- change the result, and are accepted for programs that were written for PyTorch
 ---@return Tensor|Tensor[]
 function M.jacobian(...)
-   local a = take.jacobian(...)
+   local a, title <const> = take.jacobian(...), "autograd.functional.jacobian"
+   check_strategy(title, "strategy", a.strategy)
    local _ <close> = recording()
-   local list, single = prepare("autograd.functional.jacobian", a.inputs, a.create_graph)
-   local output = call("autograd.functional.jacobian", a.fn, list)
+   local list, single = prepare(title, a.inputs, a.create_graph)
+   local output = call(title, a.fn, list)
    local rows = {}
    for k = 1, #list do rows[k] = {} end
    local flat = output:reshape(-1)
    for element = 1, flat:numel() do
-      local grads = gradients(flat[element], list, nil, a.create_graph)
+      local grads = gradients(flat[element], list, nil, a.create_graph, a.strict and title)
       for k, grad in ipairs(grads) do rows[k][element] = grad end
    end
    local jacobians = {}
@@ -119,23 +141,27 @@ end
 ---     -->         [ 0., 12.]])
 ---@param fn fun(...: Tensor): Tensor
 ---@param inputs Tensor|Tensor[]
----@param options? {create_graph: boolean}
+---@param options? {create_graph: boolean, strict: boolean, vectorize: boolean,
+--- outer_jacobian_strategy: string}
+--- create_graph: whether the result has gradients; strict: whether an output that does not depend
+--- on an input is an error instead of zeros; vectorize and outer_jacobian_strategy do not
+--- change the result, and are accepted for programs that were written for PyTorch
 ---@return Tensor|Tensor[][]
 function M.hessian(...)
-   local a = take.hessian(...)
+   local a, title <const> = take.hessian(...), "autograd.functional.hessian"
+   check_strategy(title, "outer_jacobian_strategy", a.outer_jacobian_strategy)
    local _ <close> = recording()
-   local list, single = prepare("autograd.functional.hessian", a.inputs, a.create_graph)
+   local list, single = prepare(title, a.inputs, a.create_graph)
    local rows = {}
    for i = 1, #list do
       local function gradient(...)
-         local output = call("autograd.functional.hessian", a.fn, {...})
+         local output = call(title, a.fn, {...})
          if output:numel() ~= 1 then
-            args.refuse("autograd.functional.hessian", "the function",
-               "one that returns one number", output)
+            args.refuse(title, "the function", "one that returns one number", output)
          end
-         return gradients(output, {...}, nil, true)[i]
+         return gradients(output, {...}, nil, true, a.strict and title)[i]
       end
-      rows[i] = M.jacobian(gradient, list, {create_graph = a.create_graph})
+      rows[i] = M.jacobian(gradient, list, {create_graph = a.create_graph, strict = a.strict})
    end
    if single then return rows[1][1] end
    return rows
@@ -172,7 +198,9 @@ end
 ---@param fn fun(...: Tensor): Tensor
 ---@param inputs Tensor|Tensor[]
 ---@param v? Tensor  a tensor of the result's shape; 1 by default if the result is a single number
----@param options? {create_graph: boolean}
+---@param options? {create_graph: boolean, strict: boolean}  create_graph: whether the results
+--- have gradients; strict: whether an output that does not depend on an input is an error instead
+--- of zeros
 ---@return Tensor output
 ---@return Tensor|Tensor[]
 function M.vjp(...)
@@ -181,7 +209,8 @@ function M.vjp(...)
    local list, single = prepare("autograd.functional.vjp", a.inputs, a.create_graph, true)
    local output = call("autograd.functional.vjp", a.fn, list)
    local v = direction("autograd.functional.vjp", a.v, {output})
-   local grads = gradients(output, list, v[1], a.create_graph)
+   local grads = gradients(output, list, v[1], a.create_graph,
+      a.strict and "autograd.functional.vjp")
    return a.create_graph and output or output:detach(), finish(grads, single)
 end
 
@@ -191,7 +220,9 @@ end
 ---@param inputs Tensor|Tensor[]
 ---@param v? Tensor|Tensor[]  tensors of the inputs' shapes; 1 by default if the input is a single
 --- number
----@param options? {create_graph: boolean}
+---@param options? {create_graph: boolean, strict: boolean}  create_graph: whether the results
+--- have gradients; strict: whether an output that does not depend on an input is an error instead
+--- of zeros
 ---@return Tensor output
 ---@return Tensor
 function M.jvp(...)
@@ -201,7 +232,7 @@ function M.jvp(...)
    local output = call("autograd.functional.jvp", a.fn, list)
    local v = direction("autograd.functional.jvp", a.v, list)
    local dummy = torch.zeros_like(output):requires_grad_()
-   local grads = gradients(output, list, dummy, true)
+   local grads = gradients(output, list, dummy, true, a.strict and "autograd.functional.jvp")
    local sum = torch.zeros({}, {device = output.device})
    for i, grad in ipairs(grads) do
       local product = grad * v[i]:conj()
@@ -222,10 +253,11 @@ local function second_order(name, a)
    end
    local v = direction(name, a.v, list)
    local sum = torch.zeros({}, {dtype = output.dtype, device = output.device})
-   for i, grad in ipairs(gradients(output, list, nil, true)) do
+   local strict = a.strict and name
+   for i, grad in ipairs(gradients(output, list, nil, true, strict)) do
       sum = sum + (grad * v[i]):sum()
    end
-   local product = gradients(sum, list, nil, a.create_graph)
+   local product = gradients(sum, list, nil, a.create_graph, strict)
    return a.create_graph and output or output:detach(), finish(product, single)
 end
 
@@ -234,7 +266,9 @@ end
 ---@param fn fun(...: Tensor): Tensor
 ---@param inputs Tensor|Tensor[]
 ---@param v? Tensor|Tensor[]
----@param options? {create_graph: boolean}
+---@param options? {create_graph: boolean, strict: boolean}  create_graph: whether the results
+--- have gradients; strict: whether an output that does not depend on an input is an error instead
+--- of zeros
 ---@return Tensor output
 ---@return Tensor|Tensor[]
 function M.vhp(...)
@@ -245,7 +279,9 @@ end
 ---@param fn fun(...: Tensor): Tensor
 ---@param inputs Tensor|Tensor[]
 ---@param v? Tensor|Tensor[]
----@param options? {create_graph: boolean}
+---@param options? {create_graph: boolean, strict: boolean}  create_graph: whether the results
+--- have gradients; strict: whether an output that does not depend on an input is an error instead
+--- of zeros
 ---@return Tensor output
 ---@return Tensor|Tensor[]
 function M.hvp(...)
