@@ -157,7 +157,7 @@ describe("the export of a training step", function()
          optimizer.param_groups[1].lr = n < 100 and 0.1 or 0.01
          return square(m, t)
       end)
-      no_export("the model calls other operators for other values", function(m, t)
+      no_export(changes "the variable on", function(m, t)
          on = not on
          return on and square(m, t) * 2 or square(m, t)
       end)
@@ -201,6 +201,112 @@ describe("the export of a training step", function()
          state.n = state.n - 2
          state.m = (state.m or 0) + 1
          return square(m, t)
+      end)
+   end)
+
+   it("refuses a count in local variables, objects of the library, new tables, or read by rawget", function()
+      local function refused(name, count)
+         no_export("export_step: " .. name .. " has another value in each call of the function, which reads it; a "
+            .. "program would repeat the value of the example; pass it as an input, or change it outside of the "
+            .. "function if it is only for a log", function(m, t, optimizer)
+            return count(m, optimizer) > 50 and square(m, t) * 2 or square(m, t)
+         end)
+      end
+      local n, state, key = 0, {n = 0, part = 0}, "part"
+      refused("the variable n", function()
+         local v = n + 1
+         n = v
+         return v
+      end)
+      refused("the variable n", function()
+         local v = n
+         n = v + 1
+         return v
+      end)
+      refused("state.n", function()
+         local v = state.n + 1
+         state.n = v
+         return v
+      end)
+      local flag
+      refused("the variable flag", function()
+         if not flag then flag = true else flag = nil end
+         return 1
+      end)
+      local function count_in(owner)
+         return function(m, optimizer)
+            local of = owner(m, optimizer)
+            of.count = (of.count or 0) + 1
+            return of.count
+         end
+      end
+      torch.count, F.count = 0, 0 -- these tables refuse reads of missing fields
+      for name, owner in pairs {
+         ["optimizer.count"] = function(_, optimizer) return optimizer end,
+         ["optimizer.param_groups.count"] = function(_, optimizer) return optimizer.param_groups end,
+         ["optimizer.param_groups%[1%].count"] = function(_, optimizer) return optimizer.param_groups[1] end,
+         ["optimizer.state.count"] = function(_, optimizer) return optimizer.state end,
+         ["torch.count"] = function() return torch end,
+         ["torch.nn.functional.count"] = function() return F end,
+         ["nn.Linear.count"] = function(m) return getmetatable(m) end,
+      } do
+         refused(name, count_in(owner))
+      end
+      torch.count, F.count, nn.Linear.count = nil, nil, nil
+      refused("state.n", function()
+         rawset(state, "n", rawget(state, "n") + 1)
+         return rawget(state, "n")
+      end)
+      local function advance(of, name)
+         of[name] = of[name] + 1
+         return of[name]
+      end
+      refused("state.part", function() return advance(state, key) end)
+      refused("the variable head", (function()
+         local head
+         return function()
+            head = {next = head}
+            local length, item = 0, head
+            while item do length, item = length + 1, item.next end
+            return length
+         end
+      end)())
+      local function constant(k) return function() return k end end
+      local get = constant(0)
+      refused("the variable get", function()
+         get = constant(get() + 1)
+         return get()
+      end)
+      local set = {}
+      refused("set%[table%]", function()
+         set[{}] = true
+         local length = 0
+         for _ in next, set do length = length + 1 end
+         return length
+      end)
+      local a, b, c = {}, {}, {}
+      a.after, b.after, c.after = b, c, a
+      local now = a
+      refused("the variable now", function()
+         now = now.after
+         return now == c and 1 or 2
+      end)
+      local dropout = nn.Dropout(0)
+      refused("calls of dropout", function()
+         dropout.calls = (dropout.calls or 0) + 1
+         return dropout.calls
+      end)
+      local options = {beta = 1}
+      no_export("export_step: options.beta has another value in each call", function(m, t)
+         options.beta = options.beta + 1
+         return F.smooth_l1_loss(m(t), t, options)
+      end)
+      local last
+      follows(function(m, t) -- tables and functions that are the same in each call have no effect
+         last = {loss = square(m, t), size = t:size(1)}
+         get = function() return last.loss end
+         rawset(state, "size", t:size(1))
+         return get()
       end)
    end)
 

@@ -8,7 +8,7 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
 
-/* isa/random.c computes blocks in multiples of this number, so that its loops fill whole vectors */
+/* a thread computes at least this number of blocks; with fewer, another thread is not worthwhile */
 #define LEAST 16
 
 typedef struct Draw {

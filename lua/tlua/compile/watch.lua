@@ -180,18 +180,26 @@ local function is_coroutine(fn)
    return type(upvalue) == "thread"
 end
 
+-- Records a table that the script passes to a function, and the tables in that table. `read` tells
+-- whether the function reads the fields.
+local function note_table(watch, given, read, is_inner)
+   if type(given) ~= "table" or watch.library.tables[given] and is_inner then return end
+   watch.looped[given] = true
+   watch.counted[given] = read or watch.counted[given]
+   if is_inner or debug.getmetatable(given) or not read then return end
+   for _, item in next, given do note_table(watch, item, true, true) end
+end
+
 -- Records a call of a C function by the script: the tables that it gets, the module that it
 -- requires, and whether its result may differ next time.
 local function note_call(watch, fn)
    local caller = debug.getinfo(5, "Sl")
    watch.functions[fn] = "C"
    if not caller or caller.source:sub(1, 6) == "=tlua:" then return end
-   for n = 1, shallow[fn] and 0 or 2 do
-      local given = argument(n)
-      if type(given) == "table" then
-         watch.looped[given] = true
-         if fn ~= table.insert then watch.counted[given] = true end
-      end
+   for n = 1, shallow[fn] and 0 or 255 do
+      local name, given = debug.getlocal(4, n)
+      if not name then break end
+      note_table(watch, given, fn ~= table.insert and fn ~= rawset)
    end
    if fn == require and type(argument(1)) == "string" then watch.required[argument(1)] = true end
    if watch.library.denied[fn] and not harmless[fn] or is_coroutine(fn) then
@@ -220,8 +228,25 @@ local function on_c_call(watch, fn)
       places and tostring(places[1][2]) or named))
 end
 
+-- Records the tables that the script passes to a Lua function of the library, which may read all of
+-- their fields, and the tables in these tables.
+local function note_arguments(watch)
+   local caller = debug.getinfo(4, "S")
+   if not caller or caller.what == "C" or caller.source:sub(1, 6) == "=tlua:" then return end
+   local info = debug.getinfo(3, "u")
+   for n = 1, info.nparams + (info.isvararg and 255 or 0) do
+      local name, given = debug.getlocal(3, n > info.nparams and info.nparams - n or n)
+      if not name then return end
+      -- objects, such as the `self` of a method, are compared by the names of their fields
+      if not debug.getmetatable(given) then note_table(watch, given, true) end
+   end
+end
+
 local function on_call(watch)
    local fn = debug.getinfo(3, "f").func
+   if watch.lenient and debug.getinfo(3, "S").source:sub(1, 6) == "=tlua:" then
+      note_arguments(watch)
+   end
    local known = watch.functions[fn]
    if known and known ~= "C" and not watch.checks[fn] then return end
    local info = debug.getinfo(3, "S")
@@ -303,7 +328,7 @@ function M.call(fn, ...) return call(false, fn, ...) end
 --- Calls a function, as M.call does, but watches until the function ends: actions that a program
 --- cannot repeat neither stop the watch nor set `refusal`. The watch has more fields: `looped`, the
 --- set of tables that the script passes to C functions, such as pairs; `counted`, the tables among
---- them that it passes to another function than table.insert; `required`, the set of the
+--- them that it passes to another function than table.insert and rawset; `required`, the set of the
 --- modules that it requires; and `varying`, the place and the name of a called function whose
 --- result may differ next time, such as math.random.
 function M.whole(fn, ...) return call(true, fn, ...) end

@@ -11,15 +11,20 @@ local BEGIN <const> = 32
 local GETTABUP <const>, GETFIELD <const>, SELF <const> = 11, 14, 20
 local GETUPVAL <const>, GETTABLE <const>, GETI <const>, SETFIELD <const> = 9, 12, 13, 18
 local SETUPVAL <const>, SETTABUP <const>, ADDI <const>, LEN <const> = 10, 15, 21, 52
-local SETTABLE <const>, SETI <const> = 16, 17
+local SETTABLE <const>, SETI <const>, NEWTABLE <const> = 16, 17, 19
 
 -- Instructions that may stand between the read of a variable and its assignment in an update, such
 -- as n = n + 1 or self.n = (self.n or 0) + 1: moves, loads of constants, reads, additions,
--- subtractions, products with constants, their metamethods, tests and jumps.
+-- subtractions, products with constants, their metamethods, tests and jumps (JMP).
+local JMP <const> = 56
+-- The number in an instruction JMP that stands for a jump of length 0.
+local JUMP_ZERO <const> = (1 << 24) - 1
 local update <const> = {}
 for _, kind in ipairs {0, 1, 2, 3, 9, 11, 13, 14, 21, 22, 23, 24, 34, 35, 46, 47, 48, 56, 66, 67} do
    update[kind] = true
 end
+-- These instructions set no register.
+local reading <const> = {[46] = true, [47] = true, [48] = true, [JMP] = true, [66] = true}
 -- The largest number of these instructions.
 local LONGEST_UPDATE <const> = 10
 
@@ -67,7 +72,8 @@ end
 
 -- For an instruction that reads a computed key or a length, adds the name of the table to the set
 -- `into`: the name of the field, or of the upvalue of `fn`, from which the table was read. `from`
--- maps each register to the last instruction that has set the register.
+-- maps each register to the last instruction that has set the register. Returns whether the table
+-- is known: has a name, or is new.
 local function add_table(into, instruction, from, constants, fn)
    local origin = from[instruction >> 16 & 0xff]
    local kind = origin and origin & 0x7f
@@ -75,6 +81,7 @@ local function add_table(into, instruction, from, constants, fn)
    if kind == GETTABUP or kind == GETFIELD then name = constants[origin >> 24] end
    if kind == GETUPVAL and fn then name = debug.getupvalue(fn, (origin >> 16 & 0xff) + 1) end
    if name then into[name] = true end
+   return name ~= nil or kind == NEWTABLE
 end
 
 -- Reads the upvalues of a function, and returns the set of those that are the first parameter of an
@@ -92,22 +99,61 @@ end
 
 -- Returns whether the instruction at `start` reads a variable or a field only to update it. The
 -- variable is the upvalue with the given number, counted from 0; the field has the given name or
--- integer key. With the key true, any computed key will do.
-function Reader:updates(start, number, name, constants)
-   for i = 1, LONGEST_UPDATE do
+-- integer key. With the key true, any computed key will do. A value that is also in a local
+-- variable when it is stored may have more effects, as may a jump behind the update. `locals(at)`
+-- returns the set of the registers that are local variables at the instruction `at`.
+function Reader:updates(start, number, name, constants, locals)
+   local farthest, written = 0, {}
+   for i = 0, LONGEST_UPDATE do
       local instruction = string.unpack("I4", self.code, start + 4 * i)
       local kind, place = instruction & 0x7f, instruction >> 16 & 0xff
-      if kind == SETUPVAL then return place == number end
-      if kind == SETFIELD or kind == SETTABUP then return constants[place] == name end
-      if kind == SETI then return place == name end
-      if kind == SETTABLE then return name == true end
-      if not update[kind] then return false end
+      local alike
+      if kind == SETUPVAL then alike = place == number end
+      if kind == SETFIELD or kind == SETTABUP then alike = constants[place] == name end
+      if kind == SETI then alike = place == name end
+      if kind == SETTABLE then alike = name == true end
+      if alike ~= nil then
+         local set = locals(start + 4 * i)
+         for register in next, written do alike = alike and set and not set[register] end
+         return alike and farthest <= i
+      end
+      if i > 0 and not update[kind] then return false end
+      if kind == JMP then farthest = math.max(farthest, i + 1 + (instruction >> 7) - JUMP_ZERO) end
+      if not reading[kind] then written[instruction >> 7 & 0xff] = true end
    end
    return false
 end
 
--- Reads the code of the function `fn` and of the functions inside it, for which `fn` is nil. The
--- code has no debug information.
+-- Reads the debug information of a function. Returns a list of its local variables, as {the first
+-- instruction at which the variable is alive, counted from 0; the first at which it is dead}.
+-- Returns nil for a function without debug information.
+function Reader:local_variables()
+   local lines = self:integer()
+   self.at = self.at + lines
+   for _ = 1, 2 * self:integer() do self:integer() end -- absolute line numbers
+   local list = {}
+   for i = 1, self:integer() do
+      self:string()
+      list[i] = {self:integer(), self:integer()}
+   end
+   for _ = 1, self:integer() do self:string() end -- the names of upvalues
+   return lines > 0 and list or nil
+end
+
+-- Returns a function for Reader:updates. The variables that are alive at an instruction have the
+-- registers 0, 1, ... in the order of the list.
+local function registers_of(variables, start)
+   return function(position)
+      local at, set, n = (position - start) // 4, {}, 0
+      if not variables then return nil end
+      for _, variable in ipairs(variables) do
+         if variable[1] <= at and at < variable[2] then set[n], n = true, n + 1 end
+      end
+      return set
+   end
+end
+
+-- Reads the code of the function `fn` and of the functions inside it, for which `fn` is nil.
 function Reader:fn(into, outer, fn)
    self:string()
    self:integer()
@@ -119,13 +165,19 @@ function Reader:fn(into, outer, fn)
    self.at = start + 4 * n
    local constants, from, upvalues = self:constants(), {}, self:upvalues(outer)
    local register = fn and parameters > 0 and 0
+   local inner = {register = register, upvalues = upvalues}
+   for _ = 1, self:integer() do self:fn(into, inner) end
+   local locals = registers_of(self:local_variables(), start)
    for i = 0, n - 1 do
       local instruction = string.unpack("I4", self.code, start + 4 * i)
       local kind, place = instruction & 0x7f, instruction >> 16 & 0xff
+      local function only_updates(number, key)
+         return self:updates(start + 4 * i, number, key, constants, locals)
+      end
       if kind == GETTABUP or kind == GETFIELD or kind == SELF then
          local name = constants[instruction >> 24]
          if name then (kind == SELF and into.methods or into.fields)[name] = true end
-         if name and kind ~= SELF and not self:updates(start + 4 * i, nil, name, constants) then
+         if name and kind ~= SELF and not only_updates(nil, name) then
             into.used[name] = true
          end
          local is_own = kind == GETFIELD and place == register
@@ -133,14 +185,15 @@ function Reader:fn(into, outer, fn)
          if name and is_own then into.own[name] = true end
       end
       if kind == SETFIELD then into.assigned[constants[place]] = true end
-      if kind == GETUPVAL and fn and not self:updates(start + 4 * i, place, nil, constants) then
+      if kind == GETUPVAL and fn and not only_updates(place) then
          into.variables[place + 1] = true
       end
       if kind == GETTABLE or kind == GETI then
          add_table(into.tables, instruction, from, constants, fn)
          local key = kind == GETTABLE or instruction >> 24
-         if not self:updates(start + 4 * i, nil, key, constants) then
-            add_table(into.items, instruction, from, constants, fn)
+         if not only_updates(nil, key) then
+            local known = add_table(into.items, instruction, from, constants, fn)
+            if not known then into.keys[kind == GETTABLE and "computed" or key] = true end
          end
       end
       -- a length plus 1 is where a script appends
@@ -149,9 +202,6 @@ function Reader:fn(into, outer, fn)
       end
       from[instruction >> 7 & 0xff] = instruction
    end
-   outer = {register = register, upvalues = upvalues}
-   for _ = 1, self:integer() do self:fn(into, outer) end
-   for _ = 1, 4 do self:integer() end -- the empty lists of debug information
 end
 
 --- Adds names in the code of a Lua function to sets: to `fields` the fields that it reads; to
@@ -159,13 +209,15 @@ end
 --- `self` of a method, that it reads; to `assigned` the fields that it sets; to `tables` the fields
 --- and upvalues whose values it indexes by computed keys or integers; to `items` those of them
 --- whose values it reads for more than an update such as t[1] = t[1] + 1; to `lengths` the fields
---- and upvalues whose lengths it reads, except to append; and to `used` the fields, and to
+--- and upvalues whose lengths it reads, except to append; to `keys` the integers that it reads from
+--- other tables, such as parameters, and "computed" if it reads computed keys from them; and to
+--- `used` the fields, and to
 --- `variables` the numbers of the upvalues, that it reads for more than an update such as
 --- n = n + 1.
 ---@param fn function
 ---@param into table<string, table<string, boolean>>
 return function(fn, into)
-   local code = string.dump(fn, true)
+   local code = string.dump(fn)
    if code:sub(1, #HEADER) ~= HEADER then return end
    setmetatable({code = code, at = BEGIN + 1}, Reader):fn(into, {upvalues = {}}, fn)
 end

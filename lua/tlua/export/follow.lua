@@ -7,6 +7,7 @@
 -- changes, a run is checked by a single call of a C function.
 
 local torch = require "tlua"
+local changes = require "tlua.export.changes"
 local guards = require "tlua.export.guards"
 local modes = require "tlua.export.modes"
 local nested = require "tlua.export.nested"
@@ -161,11 +162,7 @@ local function fixed_upvalues(parts)
    local list = {}
    for _, entry in ipairs(parts.upvalues) do
       local _, value = debug.getupvalue(entry[1], entry[2])
-      if rawequal(value, entry[3]) then
-         list[#list + 1] = entry
-      else
-         outside.check_changed(entry, value)
-      end
+      if rawequal(value, entry[3]) then list[#list + 1] = entry end
    end
    return list
 end
@@ -173,11 +170,8 @@ end
 -- Returns those tables all of whose fields count that the recorded calls have not changed.
 local function fixed_tables(parts)
    local list = {}
-   for _, entry in ipairs(parts.lengths) do
-      outside.check_changed({[3] = entry[2], [4] = entry[3], [5] = true}, rawlen(entry[1]))
-   end
    for _, entry in ipairs(parts.whole) do
-      if not outside.difference(entry[1], entry[2]) then list[#list + 1] = entry end
+      if not changes.difference(entry[1], entry[2]) then list[#list + 1] = entry end
    end
    return list
 end
@@ -188,12 +182,7 @@ local function fixed_fields(parts)
    local list = {}
    local function add(owner, key, name) list[#list + 1] = {owner, key, owner[key], name} end
    for _, entry in ipairs(parts.fields) do
-      local value = entry[1][entry[2]]
-      if rawequal(value, entry[3]) then
-         list[#list + 1] = entry
-      else
-         outside.check_changed(entry, value)
-      end
+      if rawequal(entry[1][entry[2]], entry[3]) then list[#list + 1] = entry end
    end
    for _, scaler in ipairs(parts.scalers) do
       for _, name in ipairs(SCALER_OPTIONS) do add(scaler, name, "the scaler's " .. name) end
@@ -202,7 +191,7 @@ local function fixed_fields(parts)
       add(optimizer, "step", "the optimizer's step")
       add(optimizer, "state", "the optimizer's state")
       for position, state in pairs(optimizer.state) do
-         for name in pairs(state) do
+         for name in pairs(type(state) == "table" and state or {}) do
             add(state, name, "the optimizer's state " .. name)
          end
          add(optimizer.state, position, "the optimizer's state")
@@ -223,11 +212,8 @@ local function check_fields(fields, upvalues, tables)
       if not rawequal(entry[1][entry[2]], entry[3]) then raise_changed(entry[4]) end
    end
    for _, entry in ipairs(tables) do
-      local key = outside.difference(entry[1], entry[2])
-      if key ~= nil then
-         raise_changed((type(key) == "string" and "%s.%s" or "%s[%s]"):format(entry[3],
-            tostring(key)))
-      end
+      local key = changes.difference(entry[1], entry[2])
+      if key ~= nil then raise_changed(changes.field_name(entry[3], key)) end
    end
    for _, entry in ipairs(upvalues) do
       local _, value = debug.getupvalue(entry[1], entry[2])
@@ -329,6 +315,7 @@ end
 --- program and their values in each step.
 function M.new(graph, parts, order, increments, named, schedule)
    outside.check_schedulers(parts)
+   changes.check("export_step", parts)
    local link = {
       graph = graph, calls = calls_of(graph, parts, order), fields = fixed_fields(parts),
       schedulers = parts.schedulers, increments = increments, first = {}, columns = {},

@@ -116,31 +116,6 @@ function M.change_rates(parts)
    end
 end
 
---- Returns a key whose value differs in two tables; nil if there is none.
-function M.difference(a, b)
-   for key, value in next, a do
-      if not rawequal(b[key], value) then return key end
-   end
-   for key in next, b do
-      if rawget(a, key) == nil then return key end
-   end
-end
-
-local function is_plain(value)
-   return value == nil or type(value) == "number" or type(value) == "boolean"
-      or type(value) == "string"
-end
-
---- Raises an error if a variable has changed during the calls, and the step reads it for more than
---- an update, such as n = n + 1. `entry` is an item of the lists of reads.lua.
-function M.check_changed(entry, value)
-   if not entry[5] or not is_plain(value) or not is_plain(entry[3]) then return end
-   local both_nan = value ~= value and entry[3] ~= entry[3]
-   if rawequal(value, entry[3]) or both_nan then return end
-   torch.raise(("export_step: %s has another value in each call of the function, which reads it; a "
-      .. "program would repeat the value of the example; pass it as an input"):format(entry[4]))
-end
-
 local function is_dense(tensor)
    return not torch._sparse_parts(tensor) and tensor.device.type ~= "meta" and tensor:numel() > 0
 end

@@ -6,6 +6,7 @@
 
 local torch = require "tlua"
 local class = require "tlua.class"
+local changes = require "tlua.export.changes"
 local code = require "tlua.export.code"
 local nested = require "tlua.export.nested"
 
@@ -35,18 +36,20 @@ Reads.__index = Reads
 
 function Reads:add(owner, key, value, name)
    -- an item that is missing at first belongs to a list to which the script appends
-   local item = value ~= nil and self.computed[owner]
-   table.insert(self.fields, {owner, key, value, name, self.used[key] or item})
+   local item = value ~= nil and (self.computed[owner] or self.keys[key])
+   local used = self.used[key] or item or self.counted[owner]
+   table.insert(self.fields, {owner, key, value, name, used or false})
 end
 
--- Returns the tables in which users find functions: torch, torch.nn.functional, torch.Tensor,
--- torch.linalg and so on.
+-- Returns a map from the tables in which users find functions, such as torch, torch.Tensor and
+-- torch.linalg, to their names.
 local function public_tables()
-   local set = {[torch] = true, [torch.nn.functional] = true}
-   for _, value in next, torch do
-      if type(value) == "table" then set[value] = true end
+   local names = {}
+   for key, value in next, torch do
+      if type(value) == "table" then names[value] = "torch." .. tostring(key) end
    end
-   return set
+   names[torch], names[torch.nn.functional] = "torch", "torch.nn.functional"
+   return names
 end
 
 -- Appends those fields of a table of the library whose names occur in the code and that have
@@ -151,6 +154,7 @@ function Reads:add_module(value, path)
    end
    for _, entry in ipairs(follow.fields_of_models {value}) do
       entry[4] = ("%s of %s"):format(entry[4], path)
+      entry[5] = self.used[entry[2]] or self.counted[entry[1]]
       table.insert(self.fields, entry)
    end
 end
@@ -199,6 +203,19 @@ function Reads:note_name(value, name)
    end
 end
 
+-- Adds the plain values of a table to the list `changing`, if the code may read them by keys that
+-- it computes. The table may have come to a function as an argument.
+function Reads:add_computed(value, path)
+   if not self.keys.computed or not is_small(value, MOST) then return end
+   for key, item in next, value do
+      local kind = type(item)
+      if type(key) == "string" and not self.names[key]
+            and (kind == "number" or kind == "boolean" or kind == "string") then
+         table.insert(self.changing, {value, key, item, changes.field_name(path, key), true})
+      end
+   end
+end
+
 -- Adds the fields of a table that count (see keys_of), and the fields in `wanted` even if the table
 -- lacks them.
 function Reads:add_table(value, path, depth, wanted)
@@ -206,15 +223,16 @@ function Reads:add_table(value, path, depth, wanted)
    if self.looped[value] and is_small(value, MOST_WHOLE) then
       local copy = {}
       for key, item in next, value do copy[key] = item end
-      table.insert(self.whole, {value, copy, path})
+      table.insert(self.whole, {value, copy, path, self.counted[value] or false})
    end
    if self.counted[value] and not meta then
       table.insert(self.lengths, {value, rawlen(value), "the length of " .. path})
    end
    if not meta then self:add_missing(value, path, wanted) end
+   self:add_computed(value, path)
    local inner = meta and self.names or wanted
    for _, key in ipairs(self:keys_of(value)) do
-      local name = (type(key) == "string" and "%s.%s" or "%s[%s]"):format(path, key)
+      local name = changes.field_name(path, key)
       local item = rawget(value, key)
       self:note_name(item, key)
       self:add(value, key, item, name)
@@ -252,6 +270,48 @@ function Reads:visit(value, path, depth, wanted)
    self:add_table(value, path, depth, wanted)
 end
 
+-- Adds the fields of a table of the library, in which a script may store values, under names in the
+-- script's code. `skipped` lists names to leave out.
+function Reads:add_data(owner, path, skipped)
+   local counts = self.counted[owner]
+   for key, item in next, owner do
+      local named = self.names[key] or counts and type(key) ~= "number"
+      local kind = type(item)
+      if named and not skipped[key] and kind ~= "userdata" and kind ~= "function"
+            and not self.library.tables[item] then
+         self:add(owner, key, item, changes.field_name(path, key))
+         self:visit(item, changes.field_name(path, key), 1)
+      end
+   end
+end
+
+-- Adds what the script has stored in an optimizer's table, and the fields that the code sets but
+-- that the table lacks.
+function Reads:add_own_data(owner, path, skipped)
+   self:add_data(owner, path, skipped)
+   self:add_computed(owner, path)
+   for _, name in ipairs(nested.sorted_keys(self.assigned)) do
+      if self.used[name] and rawget(owner, name) == nil and not skipped[name] then
+         self:add(owner, name, nil, changes.field_name(path, name))
+      end
+   end
+end
+
+-- Adds what the script has stored in an optimizer, in its groups and its state.
+function Reads:add_optimizer(optimizer)
+   local options = {params = true, initial_lr = true}
+   for name in next, optimizer.defaults or {} do options[name] = true end
+   self:add_own_data(optimizer, "optimizer", {param_groups = true, state = true, defaults = true})
+   self:add_own_data(optimizer.param_groups, "optimizer.param_groups", {})
+   for g, group in ipairs(optimizer.param_groups) do
+      self:add_own_data(group, ("optimizer.param_groups[%d]"):format(g), options)
+   end
+   self:add_own_data(optimizer.state, "optimizer.state", {})
+   for position, state in ipairs(optimizer.state) do
+      self:add_own_data(state, ("optimizer.state[%d]"):format(position), {})
+   end
+end
+
 function Reads:visit_variable(value, name, wanted)
    self:note_name(value, name)
    self:visit(value, name, 1, wanted)
@@ -274,7 +334,10 @@ end
 --- Returns a table with these lists: `fields` of {owner, key, value, name, used}, for fields of
 --- tables; `upvalues`, in the same form, for upvalues of functions, with the number of the upvalue
 --- as key; `whole` of {table, copy, name}, for tables all of whose fields count; `lengths` of
---- {table, length, name}, for tables whose lengths the code reads; and `tensors` of {name, tensor}.
+--- {table, length, name}, for tables whose lengths the code reads; `changing`, in the form of
+--- `fields`, for fields that may be read by computed keys; and `tensors` of {name, tensor}.
+--- The fourth item of those in `whole` tells whether all fields are read. The set `known` has the
+--- tables that were found.
 --- `used` tells whether the code reads the value for more than an update such as n = n + 1. The
 --- table also has the sets `names` and `methods` of the fields and methods in the code, and the
 --- field `varying` of the record of M.during.
@@ -286,12 +349,14 @@ end
 ---@return table
 function M.of(watch, models, skipped, optimizers)
    local library = require "tlua.compile.library"
+   local seen = {}
    local reads = setmetatable({
-      fields = {}, upvalues = {}, seen = {}, names = {}, methods = {}, library = library.refresh(),
+      fields = {}, upvalues = {}, seen = seen, known = seen, names = {}, methods = {},
+      library = library.refresh(),
       own = {}, of_class = {}, plain = {}, looped = watch.looped, tables = {}, indexed = {},
       assigned = {}, used = {}, variables = {}, whole = {}, tensors = {}, varying = watch.varying,
       measured = {}, lengths = {}, counted = watch.counted, optimizers = {}, schedulers = {},
-      items = {}, computed = {},
+      items = {}, computed = {}, keys = {}, changing = {},
    }, Reads)
    for value in next, skipped do reads.seen[value] = true end
    for _, optimizer in ipairs(optimizers) do reads.optimizers[optimizer] = true end
@@ -304,6 +369,7 @@ function M.of(watch, models, skipped, optimizers)
             fields = wanted[fn], methods = reads.methods, own = reads.own[fn],
             assigned = reads.assigned, tables = reads.tables, used = reads.used,
             variables = variables, lengths = reads.measured, items = reads.items,
+            keys = reads.keys,
          })
          for i in next, variables do reads.variables[debug.upvalueid(fn, i)] = true end
          for name in next, wanted[fn] do reads.names[name] = true end
@@ -317,6 +383,9 @@ function M.of(watch, models, skipped, optimizers)
          end
          reads:add_methods(module, path)
          reads:add_inherited(module, path)
+         local class_of = debug.getmetatable(module)
+         if not seen[class_of] then reads:add_data(class_of, torch.type(module), {}) end
+         seen[class_of] = true
       end
    end
    for _, global in ipairs(watch.globals) do
@@ -330,6 +399,9 @@ function M.of(watch, models, skipped, optimizers)
       reads:visit_variable(package.loaded[name], tostring(name), reads.names)
    end
    for _, fn in ipairs(functions) do reads:add_function(fn, wanted[fn]) end
+   for owner, name in next, public_tables() do reads:add_data(owner, name, {}) end
+   reads:add_data(package.loaded, "package.loaded", {})
+   for _, optimizer in ipairs(optimizers) do reads:add_optimizer(optimizer) end
    reads:add_library(watch.functions)
    return reads
 end

@@ -9,6 +9,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local Fused = require "tlua.optim.Fused"
 local Optimizer = require "tlua.optim.Optimizer"
+local changes = require "tlua.export.changes"
 local follow = require "tlua.export.follow"
 local nested = require "tlua.export.nested"
 local outside = require "tlua.export.outside"
@@ -225,8 +226,9 @@ local function existing_state(parts)
    for _, optimizer in ipairs(parts.optimizers) do
       existing[optimizer] = {}
       for position, state in pairs(optimizer.state) do
-         existing[optimizer][position] = {}
-         for name in pairs(state) do existing[optimizer][position][name] = true end
+         local names = {}
+         existing[optimizer][position] = names
+         for name in pairs(type(state) == "table" and state or {}) do names[name] = true end
       end
    end
    return existing
@@ -403,6 +405,7 @@ local function record(call, parts, tensors, symbols)
    call.keep = function(outputs)
       call.expected = {outputs = {}, state = {}}
       for i, output in ipairs(outputs) do call.expected.outputs[i] = output end
+      changes.check("export_step", parts)
       after = keep_fields(parts)
       for i, last in ipairs(steps_made(parts)) do
          increments[i] = last - before[i]
@@ -466,10 +469,13 @@ local function add_reads(parts, seen)
       skipped[optimizer.param_groups], skipped[optimizer.state] = true, true
    end
    seen = reads.of(seen, parts.models, skipped, parts.optimizers)
-   for _, entry in ipairs(parts.fields) do entry[5] = seen.used[entry[2]] end
+   for _, entry in ipairs(parts.fields) do
+      entry[5] = seen.used[entry[2]] or seen.counted[entry[1]]
+   end
    table.move(seen.fields, 1, #seen.fields, #parts.fields + 1, parts.fields)
    parts.upvalues, parts.whole, parts.tensors = seen.upvalues, seen.whole, seen.tensors
-   parts.lengths, parts.other_schedulers = seen.lengths, seen.schedulers
+   parts.lengths, parts.other_schedulers, parts.known = seen.lengths, seen.schedulers, seen.known
+   parts.changing = seen.changing
    outside.check_calls(parts, seen)
    parts.reads_rates = outside.reads_rates(parts, seen)
 end
@@ -493,6 +499,7 @@ local function first_call(parts, call, tensors)
    if not fine then error(message, 0) end
    parts.fields, parts.upvalues = follow.fields_of_models(parts.models), {}
    parts.whole, parts.tensors, parts.lengths, parts.other_schedulers = {}, {}, {}, {}
+   parts.known, parts.changing = {}, {}
    if seen then add_reads(parts, seen) end
 end
 

@@ -112,6 +112,4 @@ function M.sdpa_kernel(backends, options, fn, ...)
    return run(set, options, fn, ...)
 end
 
-return lazy.load(M, {
-   bias = "tlua.nn.attention.bias", flex_attention = "tlua.nn.attention.flex_attention",
-})
+return lazy.load(M, {bias = "tlua.nn.attention.bias"})
