@@ -78,6 +78,11 @@ local function define(name, parameters, frequency, design)
       for _, key in ipairs {frequency, "Q"} do
          if type(a[key]) == "number" then checks.positive(title, key, a[key]) end
       end
+      -- with a higher frequency the filter is unstable, and its output becomes NaN
+      if type(a[frequency]) == "number" and a[frequency] > a.sample_rate / 2 then
+         args.refuse(title, frequency, ("at most half of sample_rate, %g"):format(
+            a.sample_rate / 2), a[frequency])
+      end
       values.w0 = values[frequency] * (2 * math.pi / a.sample_rate)
       values.sin, values.cos = values.w0:sin(), values.w0:cos()
       values.alpha = values.sin / 2 / values.Q

@@ -201,6 +201,9 @@ describe("an invalid argument", function()
          .. "float32 tensor of shape (3)"] = function()
          f.lfilter(x, torch.ones(2), torch.ones(3))
       end,
+      ["functional.lowpass_biquad: cutoff_freq: expected at most half of sample_rate, 8000, got 9000"] = function()
+         f.lowpass_biquad(x, 16000, 9000)
+      end,
       ["functional.lowpass_biquad: cutoff_freq: expected a positive number, got -5"] = function()
          f.lowpass_biquad(x, 16000, -5)
       end,
