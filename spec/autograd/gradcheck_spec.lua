@@ -75,6 +75,30 @@ it("torch.autograd.gradgradcheck accepts correct second derivatives and refuses 
    assert.has_error(function() gradgradcheck(fn, float64(3)) end)
 end)
 
+describe("torch.autograd.gradcheck of a function that cuts the graph", function()
+   local x = torch.tensor({1.0, -2.0}, {dtype = "float64", requires_grad = true})
+
+   -- PyTorch raises "Numerical gradient for function expected to be zero" for the first three functions.
+   it("refuses results that depend on the inputs and require no gradient", function()
+      for _, fn in ipairs {
+         function(v) return v:detach() * 2 end,
+         function(v) return torch.no_grad(function() return v * 2 end) end,
+         function(v) return torch.tensor(v:sum():item(), {dtype = "float64"}) end,
+      } do
+         assert.raises("is 0, by differences ", "no result requires a gradient: was it computed with detach",
+            function() torch.autograd.gradcheck(fn, {x}) end)
+      end
+      assert.is_true(torch.autograd.gradcheck(function(v) return v:sign():detach() end, {x}))
+      assert.is_true(torch.autograd.gradcheck(function(v) return v * 2, v:detach() end, {x}))
+   end)
+
+   it("names float32 as the cause of a difference", function()
+      local y = torch.tensor({0.3, -1.7}, {requires_grad = true})
+      assert.raises("differences need inputs of float64",
+         function() torch.autograd.gradcheck(function(v) return v ^ 3 end, {y}) end)
+   end)
+end)
+
 describe("torch.autograd.functional", function()
    local functional = torch.autograd.functional
    local x = torch.tensor({1.0, 2.0}, {dtype = "float64"})

@@ -305,10 +305,32 @@ describe("data.DataLoader", function()
    end)
 end)
 
+describe("a dataset's metamethod __len", function()
+   it("must return an integer", function()
+      local Odd = torch.class("Odd", data.Dataset)
+      function Odd:get(i) return i end -- luacheck: no unused args
+      local length
+      function Odd:__len() return length end -- luacheck: no unused args
+      for _, given in ipairs {2.5, "3", -1, false} do
+         length = given
+         for _, shuffle in ipairs {false, true} do
+            assert.raises("Odd.__len: result: expected an integer of at least 0, got ",
+               function() data.DataLoader(Odd(), {shuffle = shuffle}):iter()() end)
+         end
+      end
+      length = nil
+      assert.raises("Odd.__len: result: expected an integer of at least 0, got nil",
+         function() data.DataLoader(Odd()):iter()() end)
+   end)
+end)
+
 describe("data.default_collate", function()
    it("loses no value of an item that differs from the first", function()
       local collate = data.default_collate
       assert.raises("item 2 of the batch has 2 values, not 1", function() collate {{1}, {1, 2}} end)
+      assert.raises("value 1 of item 2 of the batch is nil", function() collate {{1, 2}, {nil, 2}} end)
+      assert.raises("item 1 of the batch has the key a: expected a list of values, such as {value}",
+         function() collate {{a = 1}, {a = 2}} end)
       assert.raises("item 2 of the batch: expected a list of length 2, as in the first item, got a table",
          function() collate {{{1, 2}}, {{1, 2, 3}}} end)
       assert.raises("item 3 of the batch: expected a table without list elements, as in the first item, got 5",

@@ -1,4 +1,4 @@
--- Tests torch.nn.attention, which chooses the implementation of scaled_dot_product_attention.
+-- Tests torch.nn.attention, which chooses the implementation of scaled_dot_product_attention, and its flex_attention.
 local torch = require "tlua"
 local nn = torch.nn
 local F, attention = nn.functional, nn.attention
@@ -154,4 +154,79 @@ it("nn.attention.bias aligns causal masks with the first or the last keys", func
    assert.same({{1, 0, 0, 0}, {1, 1, 0, 0}}, rows(bias.causal_upper_left(2, 4)))
    assert.same({{1, 1, 1, 0}, {1, 1, 1, 1}}, rows(bias.causal_lower_right(2, 4)))
    assert.same({{0}, {0}, {1}}, rows(bias.causal_lower_right(3, 1)))
+end)
+
+describe("nn.attention.flex_attention", function()
+   local flex = attention.flex_attention
+   local function wave(factor, ...)
+      local shape = {...}
+      local n = 1
+      for _, size in ipairs(shape) do n = n * size end
+      return (torch.arange(n):float() * factor):sin():view(shape)
+   end
+   local q, k, v = wave(1, 2, 4, 3, 8), wave(0.7, 2, 2, 5, 8), wave(0.3, 2, 2, 5, 6)
+
+   -- In PyTorch's recipe below, positions count from 0, so it adds 1 to the head and nothing to the batch.
+   local function score_mod(score, b, h, i, j) return score + (j - i) * 0.1 * h + (b - 1) end
+   local function near(_, _, i, j) return j:le(i + 1) & i:ne(2) end
+   local block_mask = flex.create_block_mask(near, nil, nil, 3, 5)
+
+   -- PyTorch 2.15:
+   --    f = lambda *s, a=1.0: torch.sin(torch.arange(float(torch.Size(s).numel())) * a).view(s)
+   --    q, k, v = f(2, 4, 3, 8), f(2, 2, 5, 8, a=0.7), f(2, 2, 5, 6, a=0.3)
+   --    sm = lambda s, b, h, i, j: s + (j - i) * 0.1 * (h + 1) + b
+   --    bm = create_block_mask(lambda b, h, i, j: (j <= i + 1) & (i != 1), None, None, 3, 5, device="cpu")
+   --    flex_attention(q, k, v, score_mod=sm, block_mask=bm, scale=0.5, enable_gqa=True, return_lse=True)
+   it("computes what PyTorch computes", function()
+      local y, lse = flex.flex_attention(q, k, v, {score_mod = score_mod, block_mask = block_mask, scale = 0.5,
+         enable_gqa = true, return_lse = true})
+      assert.close(2.1083, y:sum():item(), 1e-4)
+      assert.close({0.2322, 0.1511, 0.0565, -0.0431, -0.1389, -0.2223}, y[{2, 4, 3}]:tolist(), 1e-4)
+      assert.close({-0.1870, -0.3568, -0.4948, -0.5885, -0.6296, -0.6146}, y[{1, 3, 1}]:tolist(), 1e-4)
+      assert.same({0, 0, 0, 0, 0, 0}, y[{1, 2, 2}]:tolist()) -- this query attends to no key
+      assert.close(0.6119, lse[{2, 4, 1}]:item(), 1e-4)
+      assert.close(2.5001, lse[{2, 4, 3}]:item(), 1e-4)
+      assert.equal(-math.huge, lse[{2, 4, 2}]:item())
+      assert.same({{{{1, 1, 0, 0, 0}, {0, 1, 0, 0, 0}, {1, 1, 1, 1, 0}}}}, flex.create_mask(
+         flex.or_masks(near, function(_, _, i, j) return i:eq(j) end), nil, nil, 3, 5):long():tolist())
+   end)
+
+   it("gives the result and the gradients of scaled_dot_product_attention", function()
+      local expected = F.scaled_dot_product_attention(q, k, v, {attn_mask = block_mask.mask, enable_gqa = true})
+      assert.close(2.5313, expected:sum():item(), 1e-4) -- the call without score_mod in PyTorch
+      local function same(score) return score end
+      for _, mod in ipairs {false, same} do
+         assert.close(expected, flex.flex_attention(q, k, v, {block_mask = block_mask, enable_gqa = true,
+            score_mod = mod or nil}), 1e-6)
+      end
+      local x = torch.randn(1, 2, 3, 2, {dtype = "float64", requires_grad = true})
+      local slope = torch.tensor({0.5, 0.25}, {dtype = "float64", requires_grad = true})
+      assert.is_true(torch.autograd.gradcheck(function(a, s)
+         return flex.flex_attention(a, a, a, function(score, _, h, i, j) return score + s[h] * (j - i) end,
+            flex.create_block_mask(near, nil, nil, 3, 3))
+      end, {x, slope}))
+   end)
+
+   it("refuses functions and masks that do not fit", function()
+      local name = "nn.attention.flex_attention."
+      local function refuses(message, fn, ...)
+         local given = table.pack(...)
+         assert.raises(name .. message, function() flex[fn](table.unpack(given, 1, given.n)) end)
+      end
+      local expected = "expected a function that returns a bool tensor for (1, 1, 2, 2), such as q_idx:ge(kv_idx), got "
+      refuses("create_mask: mod_fn: " .. expected .. "true", "create_mask", function() return true end, nil, nil, 2, 2)
+      refuses("create_block_mask: mask_mod: " .. expected .. "an int64 tensor of shape (1, 1, 2, 2)",
+         "create_block_mask", function(_, _, i, j) return i - j end, nil, nil, 2, 2)
+      refuses("flex_attention: score_mod: expected a function that returns a floating-point tensor for (2, 4, 3, 5), "
+         .. "got nil", "flex_attention", q, k, v, function() end, {enable_gqa = true})
+      refuses("flex_attention: key: expected 4 heads, as the query has, without enable_gqa", "flex_attention", q, k, v)
+      refuses("flex_attention: query: expected 4 dimensions (B, H, L, E)", "flex_attention", q[1], k, v)
+      refuses("flex_attention: block_mask: expected a result of create_block_mask, got a bool tensor", "flex_attention",
+         q, k, v, {block_mask = block_mask.mask, enable_gqa = true})
+      refuses("flex_attention: block_mask: expected a mask for the scores' shape (2, 4, 3, 5)", "flex_attention",
+         q, k, v, {block_mask = flex.create_block_mask(near, nil, nil, 3, 4), enable_gqa = true})
+      refuses("flex_attention: unknown option mask_mod", "flex_attention", q, k, v, {mask_mod = near})
+      refuses("and_masks: argument 2: expected a mask function, got 3", "and_masks", near, 3)
+      assert.raises("nn.attention.flex_attention: no field 'flex_atention'", function() return flex.flex_atention end)
+   end)
 end)

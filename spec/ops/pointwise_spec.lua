@@ -117,6 +117,22 @@ describe("thresholds", function()
    end)
 end)
 
+it("div_ and clamp_ need no memory for their result", function()
+   local x, y = torch.full({64, 256}, 3.0), torch.ones(256) -- x has 64 KB
+   local function div(mode) return function() x:div_(y, {rounding_mode = mode}) end end
+   for _, call in ipairs {
+      div(), div "trunc", div "floor", function() x:div_(2) end, function() x:clamp_(1, 2) end,
+      function() x:clamp_(y, 4) end, function() x:clamp_ {min = y} end, function() x:clamp_ {max = 1} end,
+   } do
+      torch.reset_peak_memory_stats(x.device)
+      local before = torch.memory_allocated(x.device)
+      call()
+      local more = torch.max_memory_allocated(x.device) - before
+      assert.is_true(more < 64 << 10, more)
+   end
+   assert.equal(64 * 256, x:sum():item())
+end)
+
 it("an operator in place may read the tensor that it writes", function()
    local x = torch.arange(4)
    x:narrow(1, 2, 3):add_(x:narrow(1, 1, 3))

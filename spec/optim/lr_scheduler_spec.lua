@@ -148,6 +148,9 @@ describe("torch.optim.lr_scheduler", function()
 
    it("names the arguments that it expects", function()
       assert.raises("optimizer: expected an optimizer", function() schedules.StepLR(3, 1) end)
+      assert.raises("LambdaLR: the result of lr_lambda: expected a number or a tensor of one, got nil",
+         function() schedules.LambdaLR(sgd(), function() end) end)
+      assert.raises("T_max: expected at least 1, got 0", function() schedules.CosineAnnealingLR(sgd(), 0) end)
       assert.raises("unknown option gama; did you mean gamma?", function() schedules.StepLR(sgd(), 1, {gama = 2}) end)
       assert.raises("base_lr: expected one for each of 1 groups, got 2 of them",
          function() schedules.CyclicLR(sgd(), {1, 2}, 3) end)

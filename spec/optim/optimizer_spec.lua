@@ -161,6 +161,12 @@ describe("optim.Optimizer", function()
       assert.is_nil(a.grad)
    end)
 
+   it("refuses a loss in the place of a closure", function()
+      local sgd = optim.SGD({parameter(1)}, {lr = 0.1})
+      assert.raises("optim.SGD.step: closure: expected a function, got a float32 tensor",
+         function() sgd:step(torch.tensor(1.0)) end)
+   end)
+
    it("gives the closure's loss, which may record", function()
       local a = parameter(3)
       local optimizer = optim.SGD({a}, {lr = 0.5})
@@ -553,5 +559,7 @@ describe("optim.LBFGS", function()
 
    it("needs a closure", function()
       assert.raises("closure: expected a function", function() optim.LBFGS({parameter(1)}):step() end)
+      assert.raises("optim.LBFGS.step: the closure's result: expected a number or a tensor of one, got nil",
+         function() optim.LBFGS({parameter(1)}):step(function() end) end)
    end)
 end)

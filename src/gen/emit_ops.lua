@@ -308,7 +308,7 @@ local function emit_op(op, all)
       elseif op.flops or op.hooked then
          add(profile.hooked(op, emit_counted(op), op.inplace_form, not op.flops))
       end
-      if op.inplace then add(emit_composite_inplace(op)) end
+      if op.inplace and op.inplace ~= "own" then add(emit_composite_inplace(op)) end
       return #parts > 1 and join(parts, "\n") or nil
    end
    local rules = payload.rules_of(op)

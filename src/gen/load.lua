@@ -27,7 +27,8 @@ local fields = {
    composite = "boolean",   -- true: the C code calls other operators, which record history
    expr = "string",         -- the operator is a composition, written as an expression
    -- whether there is an in-place form op_. true: it copies the result to self. "native": the C
-   -- function itself works in place. "own": a second C function, tli_op_<name>_, works in place
+   -- function itself works in place. "own": a second C function, tli_op_<name>_, works in place;
+   -- that of a composition is tlo_<name>_, which calls operators that work in place
    inplace = "any",
    out = "boolean",         -- false: the operator has no out= form
    -- maps the name of an input to an expression for its gradient, or several names, as in "a, b",

@@ -3,8 +3,8 @@
 ** Lua code of torch.distributed, which checks the arguments and then calls these functions:
 **
 **   _store(host, port, seconds, serve, secret)      _join(store, name, rank, size, ranks,
-**   _bytes(string) -> uint8 Tensor                        seconds, detail, backend) -> Group
-**   _string(uint8 Tensor) -> string                 _sleep(seconds)
+**   _string(uint8 Tensor) -> string                       seconds, detail, backend) -> Group
+**   _available(backend) -> boolean                  _sleep(seconds)
 **   _mpi() -> rank, size, host                      _mpi_share(string) -> string
 **   _secret() -> string                             _user() -> number of the process's user
 **   _private_read(path) -> string, or nil, message, "missing", "foreign" or "refused"

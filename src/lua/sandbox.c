@@ -370,9 +370,9 @@ static void wrap(lua_State *L, const char *name, lua_CFunction function) {
   }
 }
 
-/* Implements getmetatable, which for a userdata returns only the metatable's name. With the
-** metatable a script could remove finalizers or replace the methods that keep objects
-** consistent. */
+/* Implements getmetatable, which for a userdata returns the field __metatable or else the
+** metatable's name. With the metatable itself a script could remove finalizers or replace the
+** methods that keep objects consistent. */
 static int get_metatable(lua_State *L) {
   if (lua_type(L, 1) != LUA_TUSERDATA) return call_original(L);
   if (luaL_getmetafield(L, 1, "__metatable") == LUA_TNIL &&

@@ -50,8 +50,7 @@ static void cuda_version(void *library, char text[TEXT]) {
     snprintf(text, TEXT, "for CUDA %d.%d", n / 1000, n % 1000 / 10);
 }
 
-/* Writes the version of cuBLASLt or cuSPARSELt, which encode it as 10000 * major + 100 * minor +
-** patch. */
+/* Writes the version of cuBLASLt, which encodes it as 10000 * major + 100 * minor + patch. */
 static void cublaslt_version(void *library, char text[TEXT]) {
   size_t (*version)(void);
   if (!find(library, "cublasLtGetVersion", &version)) return;

@@ -47,7 +47,8 @@ tli_ElasticState tli_elastic_look(tli_Elastic *e);
 /* Reports that ranks of this launcher have failed. */
 void tli_elastic_fail(tli_Elastic *e);
 /* Finishes a round after this launcher's ranks have ended successfully: waits for the ranks of the
-** other launchers, and returns whether all have succeeded. */
+** other launchers. Returns TLI_ELASTIC_ON if all have succeeded, or if the store cannot be reached
+** any more. */
 tli_ElasticState tli_elastic_finish(tli_Elastic *e);
 void tli_elastic_close(tli_Elastic *e);
 

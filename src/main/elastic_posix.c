@@ -1,7 +1,7 @@
 /*
-** elastic_posix.c - implements elastic.h. Keys in the store: "elastic/round" is the number of the
-** last closed round. Each round has the keys "came", "nodes", "failed" and "done", and one key for
-** the heartbeat of each launcher.
+** elastic_posix.c - implements elastic.h. Keys in the store: "elastic/ready" is set once the store
+** can be used, and "elastic/round" is the number of the last closed round. Each round has the keys
+** "came", "nodes", "failed", "done" and "seen", and one key for the heartbeat of each launcher.
 */
 #include "main/elastic.h"
 

@@ -8,8 +8,9 @@
 #include <stdbool.h>
 
 /* Calls a function as lua_pcall does. If SIGINT arrives meanwhile, the Lua error "interrupted!" is
-** raised, which the code may catch. If the first SIGINT has no effect, a second one also stops
-** running coroutines, and a third ends the process. */
+** raised, which the code may catch. If the first SIGINT has no effect within a tenth of a second,
+** running coroutines are stopped as well. A second one stops them at once, and a third ends the
+** process. */
 int tli_interrupt_call(lua_State *L, int nargs, int nresults, int handler);
 
 /* Returns whether SIGINT has come since the last tli_interrupt_call began. If so, to-be-closed

@@ -569,7 +569,7 @@ static int fail(void) {
   return EXIT_FAILURE;
 }
 
-/* Serves the store, if this is the launcher of the first machine. */
+/* Serves the store. Only the launcher of the first machine calls this function. */
 static tli_StoreServer *serve(Launch *l) {
   static char host[128];
   snprintf(host, sizeof host, "127.0.0.1");

@@ -80,7 +80,7 @@ static bool prepare(lua_State *L, const tli_Options *options, int argc, char **a
   return true;
 }
 
-/* whether the profile was already printed; true from the start if no profile was requested */
+/* false if a profile was requested and could not be printed */
 static bool profile_told = true;
 
 static void finish_profile(lua_State *L) { profile_told = tli_script_profile(L, "finish", NULL); }

@@ -95,8 +95,8 @@ void tlk_attention_plan(const tlk_Attention *a, tlk_AttentionPlan *plan);
 /* ---- one block ---- */
 
 /* A matrix of bfloat16 if `half` is set, otherwise of the compute type. Strides count elements. A
-** row of a bfloat16 matrix ends after `cols` elements. Rows of any other matrix are padded, so they
-** may be read up to the next whole vector. */
+** row of a bfloat16 matrix ends after `cols` elements. Rows of any other matrix that is a right
+** factor are padded, so they may be read up to the next whole vector. */
 typedef struct tlk_Matrix {
   const void *at;
   int64_t row, col;
@@ -152,7 +152,7 @@ void tlk_attention_product(const tlk_AttentionPlan *p, int64_t rows, int64_t ter
                            void *packed);
 
 /* Computes the scaled and masked scores of a block from its keys and its transposed queries.
-** Returns false and writes nothing if all scores are masked. `mask` is a buffer with room for two
+** Returns false and writes nothing if all scores are masked. `mask` is a buffer with room for three
 ** blocks. */
 bool tlk_attention_scores(const tlk_AttentionPlan *p, const tlk_AttentionBlock *block,
                           tlk_Matrix keys, tlk_Matrix turned, void *mask, void *scores,

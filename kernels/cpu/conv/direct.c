@@ -69,8 +69,7 @@ static void correlate(const Lanes *l, const tlk_ConvJob *j, int64_t group, int64
 STORE_ROW(f32, float)
 STORE_ROW(f64, double)
 
-/* Copies the results of one channel from its sums to the result's grid. Stores zeros if no tap
-** (kernel element) contributes. */
+/* Adds the bias to the sums of one channel, and stores the results in the result's grid. */
 static void store_grid(const tlk_ConvPlan *p, const tlk_ConvJob *j, const char *sums, char *out,
                        double bias) {
   for (int64_t a = 0; a < j->count[0]; a++)

@@ -20,8 +20,8 @@
 /* The number of terms that are summed in one pass over a block. A panel's weights for this number
 ** of terms stay in the first-level cache. */
 #define DEPTH 128
-/* The number of positions in a block. The second number is for weights that do not fit into the
-** second-level cache; it is larger because each block reads all weights. */
+/* The largest number of positions in a block. The second number is for weights that do not fit into
+** the second-level cache; it is larger because each block reads all weights. */
 #define BLOCK 96
 #define LARGE_BLOCK 288
 #define LARGE_BYTES (1 << 20)
@@ -159,7 +159,7 @@ static void run_block(const Run *run, int64_t begin, int64_t n, int64_t part, Sc
     run_channels(run, begin, n, s);
     return;
   }
-  /* the panels of one ORDER differ in width by at most one vector; the wider ones come first */
+  /* the widths of panels differ by at most one vector; the wider panels come first */
   int64_t vectors = tlk_ceil_div(c->channels_out, TLK_PACKED_LANES);
   int64_t each = vectors / run->panels, more = vectors % run->panels;
   for (int64_t i = run->panels * part / run->parts; i < run->panels * (part + 1) / run->parts;

@@ -41,7 +41,7 @@ typedef struct tlk_PackedTile {
 } tlk_PackedTile;
 
 typedef struct tlk_PackedLoops {
-  /* Computes sums of products over all input channels. The weight is one panel. */
+  /* Computes sums of products over the given channels of each pixel. The weight is one panel. */
   void (*tile)(const tlk_PackedTile *t);
   /* Computes each output channel from the input channel with the same number. There are at least
   ** TLK_PACKED_LANES channels. */

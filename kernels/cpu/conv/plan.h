@@ -54,7 +54,7 @@ bool tlk_conv_plan(tlk_ConvPlan *p, bool backward, const void *weight);
 void tlk_conv_plan_free(tlk_ConvPlan *p);
 
 /* These functions compute the results of a plan: run_direct if the plan has no `tile`, run_gemm if
-** it has one. Both set `failed` if memory is exhausted. */
+** it has one. Both set `failed` if memory is exhausted or the user interrupts the call. */
 void tlk_conv_run_direct(tlk_ConvPlan *p);
 void tlk_conv_run_gemm(tlk_ConvPlan *p);
 

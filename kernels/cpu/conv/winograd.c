@@ -6,10 +6,10 @@
 **
 ** Patches are transformed one chunk of segments at a time, in one of two ways. If the kernels fit
 ** into the second-level cache, or if there are fewer panels of kernels than threads, all kernels
-** are transformed first and kept. Chunks are small then, and each thread processes whole chunks.
-** Otherwise chunks are large, and each thread processes whole panels of kernels. It transforms a
-** panel again for each chunk and uses it for all tiles of the chunk. Both ways add the terms of a
-** result in the same order.
+** are transformed first and kept. Chunks are small then, and each thread processes whole chunks if
+** there are at least as many chunks as panels. Otherwise chunks are large, and each thread
+** processes whole panels of kernels. It transforms a panel again for each chunk and uses it for all
+** tiles of the chunk. Both ways add the terms of a result in the same order.
 */
 #include "kernels/cpu/conv/winograd.h"
 

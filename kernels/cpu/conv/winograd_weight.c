@@ -2,8 +2,9 @@
 ** winograd_weight.c - the gradient of the weight with Winograd tiles (winograd.h). For each
 ** interpolation point there is one matrix product: transformed patches (channel in, tile) times
 ** transformed gradients of the results (tile, channel out). Segments are processed in chunks whose
-** sizes do not depend on the number of threads. If one chunk holds all segments, the sums of each
-** panel are transformed back at once, while they are in the second-level cache.
+** sizes do not depend on the number of threads. If one chunk holds all segments and the sums are
+** large, the sums of each panel are transformed back at once, while they are in the second-level
+** cache.
 */
 #include <stdatomic.h>
 #include <string.h>
@@ -43,7 +44,7 @@ typedef struct Outer {
   int64_t first, count;  /* first segment of the current chunk, and number of segments in it */
   float *patches, *ends; /* transformed images, and transformed gradients of the results (owned) */
   /* array (tiles, blocks, points, CHANNELS, height) of sums, owned; NULL if all segments are in one
-  ** chunk */
+  ** chunk and the sums are large */
   float *sums;
   float *out;
   atomic_bool failed, not_finite;

@@ -35,8 +35,8 @@ static void move_blocks(void *context, int64_t begin, int64_t end) {
 }
 
 /* Returns whether the copy divides elements that alternate in the source, such as the colours of
-** pixels, among fewer than 8 rows. A block then has all of these rows, so that the source is read
-** once. */
+** pixels, among fewer than 8 rows. A block then has at least four of these rows, if there are as
+** many, so that the source is read once or twice. */
 static bool is_split(const tli_Iter *it) {
   const int64_t *from = it->args[1].strides;
   return it->ndim > 1 && it->sizes[1] < 8 && from[1] > 0 && from[1] < from[0];

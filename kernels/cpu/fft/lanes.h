@@ -43,7 +43,7 @@ static inline void *tlk_fft_row(void *array, int64_t row) {
   return (char *)array + row * TLK_FFT_LANE_BYTES;
 }
 
-/* Allocates the buffers for a plan. Returns false, without a message, if memory is exhausted. */
+/* Allocates the buffers for a plan. Returns false if memory is exhausted. */
 bool tlk_fft_room_open(tlk_FftRoom *room, const tlk_FftPlan *plan) TL_MUSTCHECK;
 /* Allocates the buffers for a plan that transforms folded lines. */
 bool tlk_fft_room_open_folded(tlk_FftRoom *room, const tlk_FftPlan *plan) TL_MUSTCHECK;

@@ -198,8 +198,8 @@ static void free_plan(tlk_FftPlan *p) {
   tli_memory_put(p);
 }
 
-/* Computes the filter: the transform of the chirp's conjugate at positions from -n to n, divided by
-** the transform's length. */
+/* Computes the filter: the transform of the chirp's conjugate at positions between -n and n,
+** divided by the transform's length. */
 static bool make_filter(tlk_FftPlan *p) {
   int64_t m = p->inner->n, pair = 2 * (int64_t)tl_dtype_size(p->part);
   size_t bytes = (size_t)(m * pair);

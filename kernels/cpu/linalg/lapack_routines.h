@@ -12,8 +12,7 @@
 #include "kernels/cpu/linalg/lapack_call.h"
 #include "kernels/cpu/matmul/blas.h"
 
-/* A routine for complex numbers takes one more array, of real numbers, and some of these routines
-** have other names. */
+/* Some routines for complex numbers take one more array, of real numbers, or have other names. */
 #ifdef TLK_COMPLEX
 #define REAL_WORK_TYPE real *,
 #define REAL_SIZE_TYPE real *, const int *,
@@ -198,8 +197,8 @@ static void transpose(int m, int n, const number *from, int ld_from, number *to,
                                    ld_from * size, size, n, m);
 }
 
-/* Matrices of up to this number of columns are factored by the library, which is then faster than
-** factor_halves. */
+/* Matrices with at most this number of rows or of columns are factored by the library, which is
+** then faster than factor_halves. */
 #define COLUMNS 32
 
 /* Factors a matrix like LAPACK's getrf: first the left half of its columns, then the rest. The
@@ -307,8 +306,8 @@ static bool geqrf(const tlk_LapackCall *c, int64_t begin, int64_t end) {
 #define REFLECTORS 32
 #define CONJ_TRANS 113
 
-/* Multiplies column-major matrices: c = factor * a^H b + c if `turned`, else factor * a b + c. The
-** old c is read if `add`. */
+/* Multiplies column-major matrices: stores factor * a^H b (if `turned`) or factor * a b in c or, if
+** `add`, adds it to c. */
 static void multiply(bool turned, int m, int n, int k, number factor, const number *a, int lda,
                      const number *b, int ldb, bool add, number *c, int ldc) {
   lib.gemm(TLK_COLUMN_MAJOR, turned ? CONJ_TRANS : TLK_NO_TRANS, TLK_NO_TRANS, m, n, k,

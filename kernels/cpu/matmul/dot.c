@@ -126,8 +126,8 @@ static ALWAYS AVX512_BF16 __m512bh repeat(int pair) {
   return (__m512bh)all;
 }
 
-/* Computes a tile of TLK_DOT_LINES rows. Callers pass a constant for `columns`, for which the
-** inlined function is optimised. */
+/* Computes a tile of ROWS rows and `columns` blocks of columns. Callers pass a constant for
+** `columns`, for which the inlined function is optimised. */
 static ALWAYS AVX512_BF16 void bf16_tile(int columns, int64_t blocks, const uint16_t *left,
                                          const uint16_t *right, bool add, float *c, int64_t ldc) {
   __m512 sums[ROWS][COLUMNS];

@@ -72,8 +72,9 @@
 #include "kernels/cpu/matmul/vector_loops.h"
 #endif
 
-/* Returns whether each result of a product is the dot product of a contiguous row of a matrix and a
-** contiguous vector. Our own loop computes such products faster than BLAS. */
+/* Returns whether each result of a product is just the dot product (alpha is 1, and beta is 0) of a
+** contiguous row of a matrix and a contiguous vector. Our own loop computes such products faster
+** than BLAS. */
 static bool suits_dots(const tlk_Gemm *g) {
   bool left = g->n == 1, by_row = left ? !g->trans_a : g->trans_b;
   int64_t step = left ? (g->trans_b ? 1 : g->ldb) : (g->trans_a ? g->lda : 1);
@@ -122,8 +123,9 @@ typedef struct Batch {
   bool rows;
   int64_t step;  /* number of rows or columns in one step */
   int64_t steps; /* number of steps in a product */
-  /* whether each step is a separate call of BLAS; steps are not merged to one larger call, because
-  ** the order in which BLAS adds terms may depend on the sizes */
+  /* whether each step is a separate call: for vectors, because the order in which BLAS adds terms
+  ** may depend on the sizes, and for integers, because the user can interrupt a product only
+  ** between calls of the plain loops */
   bool pieces;
   atomic_bool stopped;
 } Batch;

@@ -2,8 +2,8 @@
 ** tile.h - the register tile of products and convolutions. It consists of a few rows times a few
 ** vectors of columns, whose sums stay in registers. The left factor is read in place, one element
 ** at a time. There is a pointer to each row, and all rows share the offsets of their elements; so
-** the left factor may be a matrix or the windows of an image. The right factor is a packed panel,
-** whose rows are whole vectors.
+** the left factor may be a matrix or the windows of an image. The right factor is a panel, whose
+** rows are whole vectors: a packed copy, or columns of a matrix in place.
 */
 #ifndef TLK_TILE_H
 #define TLK_TILE_H
@@ -36,7 +36,7 @@ typedef struct tlk_TileLoops {
   int vectors; /* largest number of vectors of columns in a tile */
   /* For `vectors` vectors of columns, computes out[r][c] as the sum over t < n of in[r][offsets[t]]
   ** * panel[t * pitch + c], or adds that sum to out if `add`. Rows of out are out_step elements
-  ** apart. The loop reads a whole tile's rows through `in`, but writes only `rows` of them. */
+  ** apart. The loop may read a whole tile's rows through `in`, but writes only `rows` of them. */
   void (*tile)(int rows, int vectors, int64_t n, const int64_t *offsets, const void *const *in,
                const void *panel, int64_t pitch, bool add, void *out, int64_t out_step);
   /* Adds bias[c] to out[r][c] unless bias is NULL, and then sets negative elements to 0 if

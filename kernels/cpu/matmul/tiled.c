@@ -35,10 +35,11 @@
 /* Rows of b evict one another from the cache if their distance in bytes is a multiple of this
 ** number. */
 #define CLOSE_BYTES 512
-/* If a has more than FEW rows, packing b is faster than reading it in place. */
+/* If a has more than FEW rows, and rows of b have more than CLOSE_BYTES, packing b is faster than
+** reading it in place. */
 #define FEW 64
-/* If rows of b evict one another from the cache, packing b is faster from more than VERY_FEW rows
-** of a on. */
+/* If rows of b evict one another from the cache, packing b is faster if a has more than VERY_FEW
+** rows. */
 #define VERY_FEW 12
 /* Packing a is faster if b has more than PANELS panels, or more than PANELS_TRANSPOSED if a is
 ** transposed. */
@@ -285,7 +286,8 @@ bool tlk_tiled_gemm(const tlk_Gemm *product, const tlk_Epilogue *after, const vo
   p.complex = complex;
   p.alpha = tli_to_double(g->alpha), p.beta = tli_to_double(g->beta);
   int64_t most = (int64_t)f->lanes * f->vectors, block = COLUMN_BYTES / p.size;
-  /* if memory for copies is lacking, factors are read in place */
+  /* if memory is lacking, rows of a are read in place, and each panel is packed again for each
+  ** use */
   /* an odd number of cache lines, so that packed rows do not evict one another */
   int64_t line = 64 / p.size, depth = (((g->k + line - 1) / line) | 1) * line;
   size_t panel_bytes = (size_t)((tlk_min(block, g->n) + most) * tlk_min(depth, TERMS) * p.size);

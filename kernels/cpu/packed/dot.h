@@ -42,8 +42,9 @@ typedef void tlk_PackedLoops(const tlk_PackedRows *p, int64_t rows);
 /* Returns the fastest loops that this processor can run. */
 tlk_PackedLoops *tlk_packed_loops(void);
 
-/* A function that rounds a chunk of n elements of an input row to 8 bits. Each group of elements
-** has its own scale, with groups as in the weight's layout. */
+/* A function that rounds a chunk of n elements of an input row to 8 bits. If a block of the
+** weight's layout is a whole chunk, all elements have one scale; otherwise each block has its
+** own. */
 typedef void tlk_RoundChunk(const tli_BlockLayout *layout, const float *x, int n, tlk_Rounded *out);
 
 /* Returns a faster function than `plain` with the same results if this processor has one. */

@@ -1,11 +1,12 @@
 /*
 ** pointwise.c - elementwise kernels on operands of any dtype and stride.
 **
-** If all operands have the compute type and are contiguous, single elements, or constant along each
-** row, the loop processes them in place. Otherwise the work is divided into blocks of up to
-** TLK_CHUNK elements, of two dimensions or, if these are short, of three. Operands are gathered and converted, where necessary, to buffers that stay in
-** the first-level cache and use little of the thread's stack. The loop runs on these buffers, and
-** its output is converted and scattered.
+** The loop processes operands in place if all have the compute type and are contiguous. It also
+** processes rows of some length in place if each operand is contiguous along a row, or if all
+** inputs except the first are constant along it. Otherwise the work is divided into blocks of up to
+** TLK_CHUNK elements, of two dimensions or, if these are short, of three. Operands are gathered and
+** converted, where necessary, to buffers that stay in the first-level cache and use little of the
+** thread's stack. The loop runs on these buffers, and its output is converted and scattered.
 ** Kernels with several outputs (tlk_fused) are computed in the same ways.
 */
 #include <stdatomic.h>
@@ -123,8 +124,8 @@ static void run_direct(void *context, int64_t begin, int64_t end) {
 
 /* The smallest length of rows that are processed in place; shorter rows are gathered into blocks.
 ** PLANE_LEAST holds for two-dimensional calls whose row length is a multiple of TLK_LANES.
-** FIXED_LEAST holds for calls whose inputs, except the first, are single elements. ROW_LEAST holds
-** for all other calls. */
+** FIXED_LEAST holds for calls whose inputs, except the first, are constant along each row.
+** ROW_LEAST holds for all other calls. */
 #define PLANE_LEAST 128
 #define ROW_LEAST 1024
 #define FIXED_LEAST 128
@@ -471,7 +472,8 @@ bool tlk_fused(const struct tlk_fused *call) {
   return run(&p);
 }
 
-/* Converts between dtypes by running the identity kernel in the type of the source. */
+/* Converts between dtypes. The call has no loop: blocks are gathered in the dtype of the source,
+** and `deliver` converts them. */
 bool tlk_convert_elements(const tli_Iter *it) {
   Call call = {.isa = tlk_isa(), .it = it, .outputs = 1};
   call.want[0] = call.want[1] = it->args[1].dtype;

@@ -4,8 +4,8 @@
 **
 ** A kernel of several inputs has two loops. `loop` is for arrays, and `fixed` is for calls whose
 ** inputs, except the first, are single elements. `fixed` reads each single element from an array of
-** TLK_LANES copies, because compilers would otherwise move parts of the function out of the loop
-** and then fail to vectorise the rest.
+** TLK_LANES copies (unless the kernel has a fast path), because compilers would otherwise move
+** parts of the function out of the loop and then fail to vectorise the rest.
 */
 #define RESULT_TYPE TLK_PASTE_(TLK_RESULT, RESULT)(real)
 #define OF TLK_OWN(tlm)

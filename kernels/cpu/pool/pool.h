@@ -21,7 +21,8 @@ typedef struct tlk_Spans {
   ** the length of a row of scratch memory with margins for the padding. It is 0 if windows have
   ** different sizes, or if the plane or the padding is too large. */
   int64_t stride, padding, count, margins;
-  /* for averages: the reciprocal of each window's number of elements (out...) */
+  /* for averages: the factor of each window's sum (out...), which is 1 / divisor if there is a
+  ** divisor, otherwise 1 / number of elements */
   const double *share;
 } tlk_Spans;
 

@@ -8,7 +8,7 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
 
-/* a thread computes at least this number of blocks; with fewer, another thread is not worthwhile */
+/* isa/random.c computes blocks in multiples of this number, so that its loops fill whole vectors */
 #define LEAST 16
 
 typedef struct Draw {

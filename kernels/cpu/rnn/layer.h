@@ -67,8 +67,9 @@ typedef struct tlk_RnnLayer {
   const tlk_RnnLayout *layout;
   const tlk_RnnLoops *loops;
   int64_t size; /* size of an element in bytes */
-  /* Arrays (rows, ...) that the forward pass keeps for the backward pass. LSTM has all of them,
-  ** other layers only `gates`. `unprojected` holds the outputs before the projection. */
+  /* Arrays (rows, ...) that the forward pass keeps for the backward pass. LSTM has all of them, and
+  ** GRU has only `gates`. The other layers have none, since their outputs are their gates.
+  ** `unprojected` holds the outputs before the projection; it is used only if there is one. */
   char *gates, *cell, *tanh_cell, *unprojected;
 } tlk_RnnLayer;
 
@@ -96,7 +97,8 @@ tlk_RnnStep tlk_rnn_step(const tlk_Rnn *r, int64_t t, int64_t end);
 tlk_RnnLayer tlk_rnn_layer(const tlk_Rnn *rnn, void *reserve);
 
 /* Calls fn for ranges of samples on several threads if there are enough samples and work. Otherwise
-** calls fn once for all samples, and fn may divide each matrix product among threads. */
+** calls fn once for all samples, and fn may divide each matrix product among threads. Returns false
+** if the user interrupted the work. */
 bool tlk_rnn_share(const tlk_Rnn *r, void (*fn)(void *context, int64_t begin, int64_t end),
                    void *context);
 

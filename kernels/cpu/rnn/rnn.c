@@ -18,7 +18,8 @@ typedef struct Forward {
   const char *in, *h0, *c0;
   char *out, *hn, *cn;
   bool keeps; /* whether the backward pass will need the activations */
-  /* owned memory: a row of zeros, as long as a row of gates, and then all arrays below */
+  /* owned memory: a row of zeros, as long as a row of gates or an output, and then `bias`,
+  ** `scratch` and, if nothing else holds them, the gates */
   char *memory;
   size_t bytes;
   /* array of one number for each column of a row of gates, and scratch memory */

@@ -1,7 +1,7 @@
 /*
 ** sort.c - sorting rows and selecting from them. Each element of a row becomes an item, which
 ** consists of a key and the element's position. Keys of up to 32 bits share one word with the
-** position. Threads share the rows, or a single long row.
+** position. Threads share the rows, or the sort of a single long row.
 */
 #include "kernels/cpu/sort/sort.h"
 
@@ -221,8 +221,8 @@ static Sorted sorted_row(const Work *w, int64_t row, void *memory) {
   return s;
 }
 
-/* Stores the values [begin, end) of a sorted row. Integers are computed from their keys; other
-** values are loaded from the row. */
+/* Stores the values [begin, end) of a sorted row. Values of int32 and int64 are computed from their
+** keys if an item is one word; other values are loaded from the row. */
 static void give_values(const Sorted *s, char *out, int64_t begin, int64_t end) {
   const void *data = row_data(s->work, s->row);
   uint64_t mask = s->span.mask, base = s->span.base;
@@ -289,12 +289,13 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
   tli_free(memory, r->bytes);
 }
 
-/* Rows of at least this length are processed one after the other, each by all threads, and the user
-** can interrupt the work on a row. */
+/* Rows of at least this length are processed one after the other, and the user can interrupt the
+** work on a row. All threads together sort such a row; a selection of some elements is the work of
+** one thread. */
 #define LONG_ROW (1 << 19)
 
-/* Runs fn on all rows. Threads divide the rows among themselves or, for few or long rows, divide
-** each row. */
+/* Runs fn on all rows. Threads divide the rows among themselves. If there are few rows, or long
+** ones, they are processed one after the other (LONG_ROW). */
 static bool run(Work *w, RowFn fn, size_t bytes) {
   Rows r = {w, fn, bytes};
   w->size = (int64_t)tl_dtype_size(w->in.dtype);

@@ -17,7 +17,7 @@
 #define RADIX 384         /* radix sort is faster from this number of items on */
 #define WIDE_DIGITS 65536 /* digits of 11 bits are faster from this number of items on */
 #define CHUNKS 16 /* smallest number of chunks into which a row is divided for several threads */
-#define CHUNK (1 << 20) /* largest number of items in a chunk */
+#define CHUNK (1 << 20) /* number of items in a chunk of a very long row */
 #define BINS 2048
 
 /* Returns the number of bits in a digit. Digits divide the bits of a key evenly among the passes of

@@ -1,7 +1,7 @@
 /*
 ** csr.c - products of a sparse matrix in CSR form with dense matrices. Each element of a result is
-** computed by one thread, which adds terms in the order of the sparse matrix's elements. So results
-** do not depend on the number of threads.
+** computed by one thread, in an order of terms that does not depend on how threads share the work.
+** So results do not depend on the number of threads.
 **
 ** A wide dense matrix is processed in panels of columns. Each panel is copied to contiguous memory
 ** first, because rows whose distance is a power of two evict one another from the cache.

@@ -9,8 +9,8 @@
 typedef struct tlk_CsrRows {
   const int64_t *pointers, *columns;
   const void *values;
-  /* the dense matrix; each of its rows belongs to a column of the sparse matrix (PRODUCT) or to a
-  ** row (TRANSPOSED) */
+  /* the dense matrix; each of its rows belongs to a column of the sparse matrix (PRODUCT and
+  ** SAMPLED) or to a row (TRANSPOSED) */
   const void *in;
   void *out;
   int64_t in_step, out_step; /* distance between neighbouring rows, in elements */

@@ -22,8 +22,7 @@ typedef struct tlk_ResampleLoops {
                  float *out);
 } tlk_ResampleLoops;
 
-/* The loops of resampling bytes. The weights are integers with `digits` binary digits after the
-** point. The sums are rounded and clamped to bytes. */
+/* The number of lines of bytes that are resampled together. */
 enum { TLK_RESAMPLE_LINES = 64 };
 
 /* A step in the computation of four neighbouring elements: it adds two products to each of the four
@@ -35,6 +34,8 @@ typedef struct tlk_ResampleStep {
   int32_t at;
 } tlk_ResampleStep;
 
+/* The loops of resampling bytes. The weights are integers with `digits` binary digits after the
+** point. The sums are rounded and clamped to bytes. */
 typedef struct tlk_ResampleBytes {
   /* Computes out[c], for c < n, as the sum over t < terms of weights[t] * in[at[t] * n + c]. */
   void (*row)(int64_t n, int64_t terms, const int32_t *at, const int16_t *weights, int digits,

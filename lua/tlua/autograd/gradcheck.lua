@@ -113,6 +113,23 @@ local function worst_difference(analytical, numerical, atol, rtol)
       .. "differences %.9g"):format(j, i, analytical[i][j]:item(), numerical[i][j]:item())
 end
 
+-- Returns zeros in the place of a result's derivatives.
+local function zero_jacobians(output, wanted)
+   local jacobians = {}
+   for k, input in ipairs(wanted) do
+      jacobians[k] = torch.zeros(input:numel(), output:numel(), {dtype = "float64"})
+   end
+   return jacobians
+end
+
+-- Returns a hint at the likely cause of a fault, or "".
+local function cause_of(recorded, input)
+   if not recorded then
+      return "; no result requires a gradient: was it computed with detach, item or no_grad?"
+   end
+   return input.dtype == "float32" and "; differences need inputs of float64" or ""
+end
+
 -- Returns a text that describes the first error in the derivatives, or nil if all derivatives are
 -- right.
 local function find_fault(a, inputs)
@@ -128,9 +145,13 @@ local function find_fault(a, inputs)
    if #outputs == 0 then return "no result is a floating-point tensor" end
    -- All derivatives are computed before the numerical differences. These change the inputs in
    -- place, after which the graph cannot be used.
-   local analytical = {}
+   local analytical, recorded = {}, false
+   for _, output in ipairs(outputs) do recorded = recorded or output.requires_grad end
+   -- As in PyTorch, a result that does not require a gradient is skipped if another result does.
+   -- Otherwise the function must be constant.
    for o, output in ipairs(outputs) do
-      analytical[o] = output.requires_grad and analytical_jacobians(output, wanted) or {}
+      analytical[o] = output.requires_grad and analytical_jacobians(output, wanted)
+         or recorded and {} or zero_jacobians(output, wanted)
    end
    local by_input = {}
    for o in ipairs(outputs) do
@@ -143,7 +164,10 @@ local function find_fault(a, inputs)
          local numerical = analytical[o][k] and by_input[k][o]
          if numerical then
             local fault = worst_difference(analytical[o][k], numerical, a.atol, a.rtol)
-            if fault then return ("output %d, input %d: %s"):format(o, place, fault) end
+            if fault then
+               return ("output %d, input %d: %s%s"):format(o, place, fault,
+                  cause_of(recorded, inputs[place]))
+            end
          end
       end
    end

@@ -86,12 +86,19 @@ function M.default_collate(items)
          args.refuse("data.default_collate", ("items[%d]"):format(i), "a list of values", item)
       end
    end
-   if #items[1] == 0 then torch.raise "data.default_collate: item 1 of the batch is nil" end
+   if #items[1] == 0 then
+      local key = next(items[1])
+      torch.raise("data.default_collate: item 1 of the batch " .. (key == nil and "is nil" or
+         ("has the key %s: expected a list of values, such as {value}"):format(key)))
+   end
    local batch = {}
    for place = 1, #items[1] do
       local column = {}
       for i, item in ipairs(items) do
-         if #item ~= #items[1] or item[place] == nil then
+         if item[place] == nil and place <= #item then
+            torch.raise(("data.default_collate: value %d of item %d of the batch is nil"):format(
+               place, i))
+         elseif #item ~= #items[1] or item[place] == nil then
             torch.raise(("data.default_collate: item %d of the batch has %d values, not %d")
                :format(i, #item, #items[1]))
          end

@@ -51,6 +51,15 @@ local function check_length(name, what, value)
    if not has_length then args.refuse(name, what, "an object with a length", value) end
 end
 
+-- Returns the length of a dataset, which a user's metamethod __len computes.
+local function length_of(dataset)
+   local n = #dataset
+   if math.type(n) ~= "integer" or n < 0 then
+      args.refuse(torch.type(dataset) .. ".__len", "result", "an integer of at least 0", n)
+   end
+   return n
+end
+
 -- A sampler that returns the elements of a list.
 local List = class.class("data.Sampler.List", Sampler)
 
@@ -117,11 +126,11 @@ function M.SequentialSampler:__init(dataset)
 end
 
 function M.SequentialSampler:__len()
-   return #self.dataset
+   return length_of(self.dataset)
 end
 
 function M.SequentialSampler:indices()
-   return torch.arange(1, #self.dataset + 1, {device = "cpu"})
+   return torch.arange(1, length_of(self.dataset) + 1, {device = "cpu"})
 end
 
 local take_random = args.signature [[data.RandomSampler(dataset: any, replacement: boolean = false,
@@ -142,7 +151,7 @@ M.RandomSampler = class.class("data.RandomSampler", Sampler)
 function M.RandomSampler:__init(...)
    local a = take_random(...)
    check_length("data.RandomSampler", "dataset", a.dataset)
-   if #a.dataset == 0 and a.num_samples and a.num_samples > 0 then
+   if length_of(a.dataset) == 0 and a.num_samples and a.num_samples > 0 then
       args.refuse("data.RandomSampler", "num_samples", "0, since the dataset is empty",
          a.num_samples)
    end
@@ -151,11 +160,11 @@ function M.RandomSampler:__init(...)
 end
 
 function M.RandomSampler:__len()
-   return self.num_samples or #self.dataset
+   return self.num_samples or length_of(self.dataset)
 end
 
 function M.RandomSampler:indices()
-   local n, wanted = #self.dataset, #self
+   local n, wanted = length_of(self.dataset), #self
    local options = {generator = self.generator, device = "cpu"}
    if self.replacement then return torch.randint(1, n + 1, {wanted}, options) end
    local order = torch.randperm(n, options)

@@ -189,7 +189,7 @@ function LBFGS:make_step(closure, options)
          local _ <close> = torch.enable_grad() -- luacheck: ignore 421
          result = closure()
       end
-      local loss = result:item()
+      local loss = args.to_number("optim.LBFGS.step", "the closure's result", result)
       return o.maximize and -loss or loss, flat_gradient(o), result
    end
 

@@ -288,6 +288,9 @@ end
 --- such as LBFGS, override this method.
 function Optimizer:make_step(closure, options)
    local loss
+   if closure and not args.is_callable(closure) then
+      args.refuse(torch.type(self) .. ".step", "closure", "a function", closure)
+   end
    if closure then
       local _ <close> = torch.enable_grad()
       loss = closure()

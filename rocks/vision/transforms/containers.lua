@@ -17,7 +17,9 @@ local function check_transforms(title, a)
       args.refuse(title, "transforms", "at least one transform", "none")
    end
    for i, transform in ipairs(a.transforms) do
-      if not args.is_callable(transform) then
+      local meta = getmetatable(transform)
+      local is_class = type(meta) == "table" and meta.ancestors
+      if is_class or not args.is_callable(transform) then
          args.refuse(title, ("transforms[%d]"):format(i), "a transform", transform)
       end
    end

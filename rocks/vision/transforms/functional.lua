@@ -251,8 +251,7 @@ function M.normalize(...)
    end
    local place = {dtype = image.dtype, device = image.device}
    return image:sub(torch.tensor(a.mean, place):view(-1, 1, 1))
-      -- unlike div_, true_divide_ makes no copy of the result
-      :true_divide_(torch.tensor(a.std, place):view(-1, 1, 1))
+      :div_(torch.tensor(a.std, place):view(-1, 1, 1))
 end
 
 local take_dtype = args.signature(prefix .. [[to_dtype(inpt: tensor, dtype: string = 'float32',

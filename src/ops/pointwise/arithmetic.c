@@ -18,12 +18,21 @@ tl_Tensor *tlo_scaled(tl_Tensor *self, tl_Scalar factor) {
   return tli_with_number(tlo_mul, self, factor);
 }
 
+static bool check_rounding(const char *mode) {
+  if (mode == NULL || strcmp(mode, "trunc") == 0 || strcmp(mode, "floor") == 0) return true;
+  return tli_fail(TL_EARG, "div: rounding_mode: expected \"trunc\" or \"floor\", got \"%s\"", mode);
+}
+
 tl_Tensor *tlo_div(tl_Tensor *self, tl_Tensor *other, const char *rounding_mode) {
+  TL_TRY_NULL(check_rounding(rounding_mode));
   if (rounding_mode == NULL) return tlo_true_divide(self, other);
-  if (strcmp(rounding_mode, "trunc") == 0) return tlo_div_trunc(self, other);
-  if (strcmp(rounding_mode, "floor") == 0) return tlo_floor_divide(self, other);
-  return tli_fail_null(TL_EARG, "div: rounding_mode: expected \"trunc\" or \"floor\", got \"%s\"",
-                       rounding_mode);
+  return *rounding_mode == 't' ? tlo_div_trunc(self, other) : tlo_floor_divide(self, other);
+}
+
+bool tlo_div_(tl_Tensor *self, tl_Tensor *other, const char *rounding_mode) {
+  TL_TRY(check_rounding(rounding_mode));
+  if (rounding_mode == NULL) return tlo_true_divide_(self, other);
+  return *rounding_mode == 't' ? tlo_div_trunc_(self, other) : tlo_floor_divide_(self, other);
 }
 
 /* ---- powers ---- */
@@ -117,11 +126,20 @@ tl_Tensor *tlo_share_where(tl_Tensor *grad, tl_Tensor *whole, tl_Tensor *half) {
   return tli_chain_end(&c, TLI_STEP(&c, tlo_where(whole, grad, share)));
 }
 
+static bool check_bounds(const tl_Tensor *min, const tl_Tensor *max) {
+  return min || max || tli_fail(TL_EARG, "clamp: expected min or max, got neither");
+}
+
 tl_Tensor *tlo_clamp(tl_Tensor *self, tl_Tensor *min, tl_Tensor *max) {
+  TL_TRY_NULL(check_bounds(min, max));
   if (min && max) return tlo_clamp_both(self, min, max);
-  if (min) return tlo_clamp_min(self, min);
-  if (max) return tlo_clamp_max(self, max);
-  return tli_fail_null(TL_EARG, "clamp: expected min or max, got neither");
+  return min ? tlo_clamp_min(self, min) : tlo_clamp_max(self, max);
+}
+
+bool tlo_clamp_(tl_Tensor *self, tl_Tensor *min, tl_Tensor *max) {
+  TL_TRY(check_bounds(min, max));
+  if (min && max) return tlo_clamp_both_(self, min, max);
+  return min ? tlo_clamp_min_(self, min) : tlo_clamp_max_(self, max);
 }
 
 /* Replaces by a number the elements of t at whose positions test(self) is true. Steals t; returns

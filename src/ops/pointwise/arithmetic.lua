@@ -61,7 +61,7 @@ op {"div(Tensor self, Operand other, *, string rounding_mode=nil) -> Tensor", no
     doc = [[Computes self / other, elementwise. Without rounding_mode integers give float32.
     rounding_mode "trunc" rounds the quotient towards zero, "floor" down; both keep the inputs'
     dtype. Integer division by zero is an error.]],
-    composite = true, inplace = true, alias = {"divide"},
+    composite = true, inplace = "own", alias = {"divide"},
     examples = {"T(3, 4), P(3, 4)", "T(3, 4), P(4)", "T(2, 3), 1.5",
                 "T(3), P(3), {rounding_mode = 'floor'}"}}
 example("div", [[
@@ -369,7 +369,7 @@ op {"clamp(Tensor self, Operand min=nil, Operand max=nil) -> Tensor",
     node = "Clamp",
     doc = [[Clamps self to [min, max]; each bound is a number or a tensor, and one may be missing.
     NaN stays NaN.]],
-    composite = true, inplace = true, alias = {"clip"},
+    composite = true, inplace = "own", alias = {"clip"},
     examples = {"T(3, 4), -0.5, 0.5", "T(3, 4), T(4) - 1, T(4) + 1", "T(3), nil, 0.2",
                 "T(3), {min = 0}"}}
 example("clamp", [[
@@ -385,7 +385,7 @@ op {"clamp_max(Tensor self, Operand max) -> Tensor", doc = "Lowers elements abov
     grad = {self = "keep_where(grad, le(self, max))", max = "keep_where(grad, gt(self, max))"},
     examples = {"T(3, 4), 0.1", "T(3, 4), T(4)"}}
 op {"clamp_both(Tensor self, Tensor min, Tensor max) -> Tensor", name = "clamp", internal = true,
-    pointwise = {types = "number", kernel = "clamp"},
+    pointwise = {types = "number", kernel = "clamp"}, inplace = true,
     grad = {self = "keep_where(grad, logical_and(ge(self, min), le(self, max)))",
             min = "keep_where(grad, logical_and(lt(self, min), lt(min, max)))",
             max = "keep_where(grad, logical_or(gt(self, max), gt(min, max)))"}}

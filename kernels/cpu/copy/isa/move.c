@@ -115,8 +115,8 @@ static void turn_part_32(char *dst, int64_t ds1, const char *src, int64_t ss0, i
 }
 #endif
 
-/* Compilers find the register shuffles for squares of 8 x 8 elements themselves, but not those for
-** squares of 16 x 16, for which the functions above are written. */
+/* With AVX, elements of 32 and 64 bits are transposed by the functions above. For the other
+** elements, compilers find the register shuffles themselves. */
 #define BITS 8
 #define Word uint8_t
 #define SIDE 8

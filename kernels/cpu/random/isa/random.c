@@ -2,9 +2,9 @@
 ** random.c - words of the Philox stream, and their conversion to numbers.
 **
 ** The words of many blocks are computed in parallel, so that the compiler can vectorise the rounds
-** of Philox, and then stored in the order of the stream. A float uses one word, and a double or an
-** integer uses two words. Normal numbers are computed in pairs by the method of Box and Muller,
-** from the words of both numbers.
+** of Philox, and then stored in the order of the stream. A float or a geometric number uses one
+** word, and another double or an integer uses two words. Normal numbers are computed in pairs by
+** the method of Box and Muller, from the words of both numbers.
 */
 #include "core/kernel/random.h"
 #include "kernels/cpu/cpu.h"

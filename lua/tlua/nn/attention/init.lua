@@ -112,4 +112,6 @@ function M.sdpa_kernel(backends, options, fn, ...)
    return run(set, options, fn, ...)
 end
 
-return lazy.load(M, {bias = "tlua.nn.attention.bias"})
+return lazy.load(M, {
+   bias = "tlua.nn.attention.bias", flex_attention = "tlua.nn.attention.flex_attention",
+})

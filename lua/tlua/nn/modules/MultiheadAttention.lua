@@ -176,19 +176,6 @@ local function check_nested(self, a)
    if wrong then torch.raise(("nn.MultiheadAttention: %s for nested tensors"):format(wrong)) end
 end
 
---- Computes the attention. Sequences have the shape (L, N, E) or, with `batch_first`, (N, L, E); a
---- single sequence has (L, E). Sequences may be nested tensors, with batch_first and without
---- weights. The options are:
---- * key_padding_mask (N, S), attn_mask (L, S) or (N * num_heads, L, S): masks that are true or
----   -inf at hidden positions.
---- * is_causal: hides all later positions from each position if there is no attn_mask.
---- * need_weights, average_attn_weights: whether the weights are returned and averaged over heads.
----@param query Tensor
----@param key Tensor
----@param value Tensor
----@param options? table
----@return Tensor output  the result, of the query's shape
----@return Tensor? weights  (N, L, S), (N, num_heads, L, S) if not averaged; nil if not needed
 -- Raises an error if a mask has none of the given shapes. Without this check sizes of 1 would
 -- broadcast, and the 1s of an integer mask would be added to the scores.
 local function check_mask(a, name, ...)
@@ -220,6 +207,19 @@ local function check_sizes(self, a, q, k, v, single)
    check_mask(a, "key_padding_mask", single and {source_length} or {n, source_length})
 end
 
+--- Computes the attention. Sequences have the shape (L, N, E) or, with `batch_first`, (N, L, E); a
+--- single sequence has (L, E). Sequences may be nested tensors, with batch_first and without
+--- weights. The options are:
+--- * key_padding_mask (N, S), attn_mask (L, S) or (N * num_heads, L, S): masks that are true or
+---   -inf at hidden positions.
+--- * is_causal: hides all later positions from each position if there is no attn_mask.
+--- * need_weights, average_attn_weights: whether the weights are returned and averaged over heads.
+---@param query Tensor
+---@param key Tensor
+---@param value Tensor
+---@param options? table
+---@return Tensor output  the result, of the query's shape
+---@return Tensor? weights  (N, L, S), (N, num_heads, L, S) if not averaged; nil if not needed
 function MultiheadAttention:forward(...) return self:_attend(take_call(...)) end
 
 -- Computes the layer for the arguments of a call. If the fields static_k and static_v, (N,

@@ -1,5 +1,6 @@
 -- factors.lua - schedulers that multiply a rate by a factor in each epoch.
 
+local torch = require "tlua"
 local args = require "tlua.args"
 local json = require "tlua.utils.json"
 local kinds = require "tlua.io.kinds"
@@ -21,6 +22,12 @@ end
 
 local function check_lambdas(self) self:check_lists("lr_lambda") end
 
+-- Returns the factor that the function lr_lambda of group g gives for the present epoch.
+local function factor_of(self, g)
+   local factor = of_group(self.lr_lambda, g)(self.last_epoch)
+   return args.to_number(torch.type(self), "the result of lr_lambda", factor)
+end
+
 --- Multiplies the first rate by lr_lambda(epoch). lr_lambda may be a list with a function for each
 --- group.
 ---
@@ -32,7 +39,7 @@ local function check_lambdas(self) self:check_lists("lr_lambda") end
 ---     print(schedule:get_last_lr()[1])
 ---     --> 0.5
 define("LambdaLR", "lr_lambda: table|callable", function(self, _, base, g)
-   return base * of_group(self.lr_lambda, g)(self.last_epoch)
+   return base * factor_of(self, g)
 end, check_lambdas)
 
 --- Multiplies the previous rate by lr_lambda(epoch).
@@ -48,7 +55,7 @@ end, check_lambdas)
 ---     --> 0.25
 define("MultiplicativeLR", "lr_lambda: table|callable", function(self, lr, _, g)
    if self.is_initial then return lr end
-   return lr * of_group(self.lr_lambda, g)(self.last_epoch)
+   return lr * factor_of(self, g)
 end, check_lambdas)
 
 -- In place of a function, PyTorch saves None, and in place of a callable object its attributes.
@@ -228,6 +235,8 @@ define("CosineAnnealingLR", "T_max: count, eta_min: number = 0", function(self, 
    end
    return (1 + math.cos(math.pi * t / n)) / (1 + math.cos(math.pi * (t - 1) / n))
       * (lr - least) + least
+end, function(self, name)
+   if self.T_max == 0 then args.refuse(name, "T_max", "at least 1", 0) end
 end)
 
 return M
