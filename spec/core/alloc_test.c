@@ -82,22 +82,38 @@ TEST(blocks_are_reused) {
   tli_free(q, (3 << 20) - 100);
 }
 
-/* Tests that the cache does not grow beyond its limit, and keeps recently used blocks. */
+/* Allocates n blocks, without writing to them, and frees them. */
+static void use(int n, size_t bytes) {
+  void *block[64];
+  for (int i = 0; i < n; i++) block[i] = tli_alloc(bytes);
+  for (int i = 0; i < n; i++) tli_free(block[i], bytes);
+}
+
+/* Tests that the cache keeps the memory that was in use recently, up to a bound, and for how long
+** it does. */
 TEST(cache_is_bounded) {
   if (!caching()) return;
-  enum { N = 50 };
-  void *block[N];
-  for (int i = 0; i < N; i++) block[i] = tli_alloc(4 << 20);
-  for (int i = 0; i < N; i++) tli_free(block[i], 4 << 20);
-  CHECK(tl_memory_cached() <= (int64_t)140 << 20 && tl_memory_cached() > (int64_t)100 << 20);
+  const int64_t mb = 1 << 20;
+  tl_memory_trim();
+  use(50, 4 << 20);
+  CHECK(tl_memory_cached() >= 200 * mb);
   void *p = tli_alloc(5 << 20);
   tli_free(p, 5 << 20);
   void *q = tli_alloc(5 << 20);
   CHECK(p == q);
   tli_free(q, 5 << 20);
-  p = tli_alloc((size_t)200 << 20); /* a block larger than the whole cache is not cached */
-  tli_free(p, (size_t)200 << 20);
-  CHECK(tl_memory_cached() <= (int64_t)140 << 20);
+
+  /* Blocks of another size replace the cached ones, and do not come on top of them. */
+  use(40, 6 << 20);
+  CHECK(tl_memory_cached() >= 240 * mb && tl_memory_cached() <= (240 + 140) * mb);
+
+  use(20, 64 << 20);
+  CHECK(tl_memory_cached() > 900 * mb && tl_memory_cached() <= 1040 * mb);
+
+  /* Allocations that need less memory end the time in which the cache may be large. */
+  for (int i = 0; i < 40000; i++) use(1, 8 << 10);
+  use(2, 4 << 20);
+  CHECK(tl_memory_cached() > 60 * mb && tl_memory_cached() <= 140 * mb);
 }
 
 TEST(trim_gives_back) {

@@ -4,7 +4,9 @@
 ** Every request is rounded up to a size class; there are four classes for each doubling of the
 ** size. Blocks up to SMALL_MAX are cut from slabs and pass through per-thread magazines, so that
 ** the common pair of allocate and free takes no lock. Larger blocks are in one locked cache by
-** class; when the cache exceeds CACHE_MAX bytes, its oldest blocks are returned to the system.
+** class; when the cache exceeds the bound of cache_most, its oldest blocks are returned to the
+** system. The bound follows the largest number of bytes that were in use recently, so that each step
+** of a training gets the blocks of the step before, instead of new pages that the system must clear.
 **
 ** Invariant: held = used + cached. `held` counts bytes from the system and changes under the lock.
 ** `used` is the sum of one counter for each thread. Only the thread itself writes its counter: if a
@@ -38,7 +40,13 @@
 #define CLASSES 159 /* number of size classes: class_of(REQUEST_MAX) + 1 */
 #define SLAB_BYTES ((size_t)64 << 10)
 #define SLAB_HEADER 64
-#define CACHE_MAX ((int64_t)128 << 20)
+/* The cache may hold CACHE_LEAST bytes, and as many more as were in use at some time in the last
+** WINDOW to 2 * WINDOW allocations of larger blocks and are not in use now; together at most
+** CACHE_MOST bytes. So used and cached bytes never exceed the peak of used bytes by more than
+** CACHE_LEAST. */
+#define CACHE_LEAST ((int64_t)128 << 20)
+#define CACHE_MOST ((int64_t)1 << 30)
+#define WINDOW 16384
 /* Blocks of at least this many bytes have pages of their own. */
 #define PAGES_MIN ((size_t)2 << 20)
 
@@ -104,6 +112,10 @@ static struct {
   Cached *large[CLASSES];
   Cached *newest, *oldest;
   int64_t large_bytes; /* total bytes of the larger blocks in the cache */
+  /* maxima of `used` at allocations of larger blocks, in the window that is not complete yet and in
+  ** the window before it, and the number of allocations in the former */
+  int64_t recent, earlier;
+  int window;
 } pool = {.lock = TLI_MUTEX_INIT};
 TLI_FORK_SAFE_LAST(pool.lock)
 
@@ -464,20 +476,45 @@ static void cache_drop(Cached *c) {
   }
 }
 
+/* Notes the number of used bytes for cache_most. The caller holds the lock. */
+static void note_recent(int64_t used) {
+  if (++pool.window == WINDOW) {
+    pool.earlier = pool.recent;
+    pool.recent = 0;
+    pool.window = 0;
+  }
+  if (used > pool.recent) pool.recent = used;
+}
+
+/* Returns the largest number of bytes that the cache may hold. A limit on used bytes lowers this
+** number. The caller holds the lock. */
+static int64_t cache_most(void) {
+  int64_t used = used_bytes(), limited = atomic_load_explicit(&limit, memory_order_relaxed);
+  int64_t recent = pool.recent > pool.earlier ? pool.recent : pool.earlier;
+  int64_t most = CACHE_LEAST + (recent > used ? recent - used : 0);
+  if (most > CACHE_MOST) most = CACHE_MOST;
+  if (limited == 0 || limited - used > most) return most;
+  return limited > used ? limited - used : 0;
+}
+
 static void *large_get(Thread *thread, int cls, bool *refused) {
   int64_t size = (int64_t)class_size(cls);
   tli_mutex_lock(&pool.lock);
-  Cached *c = pool.large[cls];
+  Cached *c = pool.large[cls], *out = NULL;
   *refused = over_limit(size);
   if (!*refused) {
     note_peak(size);
     count_used(thread, size);
-    if (c)
+    note_recent(used_bytes());
+    if (c) {
       cache_remove(c);
-    else
+    } else {
       pool.held += size;
+      out = cache_shrink(cache_most());
+    }
   }
   tli_mutex_unlock(&pool.lock);
+  cache_drop(out);
   if (*refused || c) return *refused ? NULL : c;
 
   void *block = system_get((size_t)size);
@@ -488,15 +525,6 @@ static void *large_get(Thread *thread, int cls, bool *refused) {
     tli_mutex_unlock(&pool.lock);
   }
   return block;
-}
-
-/* Returns the largest number of bytes that the cache may hold. A limit on used bytes lowers this
-** number. The caller holds the lock. */
-static int64_t cache_most(void) {
-  int64_t most = atomic_load_explicit(&limit, memory_order_relaxed);
-  if (most == 0) return CACHE_MAX;
-  int64_t left = most - used_bytes();
-  return left < 0 ? 0 : left < CACHE_MAX ? left : CACHE_MAX;
 }
 
 static void large_put(Thread *thread, int cls, void *block) {
