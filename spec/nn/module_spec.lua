@@ -452,7 +452,11 @@ describe("hooks of a module", function()
 
    it("change nothing if they return nothing", function()
       local module, seen = nn.Linear(2, 3), nil
-      module:register_forward_hook(function(m, inputs, output) seen = {m, #inputs, output.shape} end)
+      module:register_forward_pre_hook(function() return nil end) -- a nil changes nothing
+      module:register_forward_hook(function(m, inputs, output)
+         seen = {m, #inputs, output.shape}
+         return nil
+      end)
       module(torch.ones(4, 2))
       assert.is_true(seen[1] == module)
       assert.same({1, {4, 3}}, {seen[2], seen[3]})

@@ -143,11 +143,15 @@ local function after_failure(module, hooks, inputs)
    end)
 end
 
+-- Returns whether a hook has returned values other than a single nil. A nil changes nothing, like
+-- None in PyTorch.
+local function has_changed(values) return values.n > 1 or values[1] ~= nil end
+
 local function call(module, ...)
    local inputs = table.pack(...)
    for _, hook in ipairs(of_kind(module, "pre")) do
       local changed = table.pack(hook(module, table.unpack(inputs, 1, inputs.n)))
-      if changed.n > 0 then inputs = changed end
+      if has_changed(changed) then inputs = changed end
    end
    local before, backward = of_kind(module, "backward_pre"), of_kind(module, "backward")
    local finish
@@ -163,7 +167,7 @@ local function call(module, ...)
    end
    for _, hook in ipairs(of_kind(module, "post")) do
       local changed = table.pack(hook(module, inputs, table.unpack(results, 1, results.n)))
-      if changed.n > 0 then results = changed end
+      if has_changed(changed) then results = changed end
    end
    if finish then return finish(results) end
    return table.unpack(results, 1, results.n)
