@@ -75,7 +75,9 @@ local function step(self, batch, stage)
    end
    local output = self.model(input)
    local loss = self.loss(output, target)
-   self:log(loss_names[stage], loss)
+   local trainer = self.trainer
+   -- If `postpones` is true, the trainer logs the loss itself, once other code can read it.
+   if not (trainer and trainer.logged.postpones) then self:log(loss_names[stage], loss) end
    if self.metrics then log_metrics(self, output:detach(), target, stage) end
    return loss
 end

@@ -92,6 +92,9 @@ function Trainer:__init(...)
    self.current_epoch, self.global_step = 0, 0
    self.callback_metrics, self.logged_metrics, self.progress_bar_metrics = {}, {}, {}
    self.optimizers, self.schedules, self.times = {}, {}, {}
+   -- The batch that is being processed and the result of its step. They change often, so they have
+   -- a small table of their own, which Lua's collector then scans instead of the trainer.
+   self.current = {}
    -- The steps of these optimizers are counted by a hook of count_steps.
    self.counted = setmetatable({}, {__mode = "k"})
    self.progress = {batch = 0, stepped = 0, total_batches = 0, accumulated = 0,

@@ -74,9 +74,9 @@ local function run_loader(self, kind, loader, i, limit, outputs)
       local values = table.pack(epoch.next())
       if values[1] == nil then break end
       local batch = values.n > 1 and values or values[1]
-      self.batch = nil
+      self.current.batch = nil
       batch = M.transfer(self, batch, i)
-      self.batch = batch
+      self.current.batch = batch
       fire(self, "on_" .. kind .. "_batch_start", batch, number, i)
       local result = self:_autocast(function()
          if many then return step(module, batch, number, i) end
@@ -92,7 +92,7 @@ local function run_loader(self, kind, loader, i, limit, outputs)
          end
       end
    end
-   self.batch = nil
+   self.current.batch = nil
 end
 
 local function metrics_of(self, results, list)

@@ -12,6 +12,7 @@ local args = require "tlua.args"
 local checked = require "tlua.checked"
 local class = require "tlua.class"
 local evaluate = require "tlua.trainer.evaluate"
+local Learner = require "tlua.trainer.Learner"
 local Module = require "tlua.trainer.Module"
 local optimizers = require "tlua.trainer.optimizers"
 
@@ -71,7 +72,7 @@ local function training_step(self, batch, number)
    else
       result = self.module:training_step(batch, number)
    end
-   self.step_result = result
+   self.current.result = result
    return loss_of(self, result)
 end
 
@@ -307,10 +308,10 @@ end
 local function run_batch(self, batch, number, is_last)
    local heard, progress = self.heard, self.progress
    local automatic = self.module.automatic_optimization
-   self.batch, self.log_stage = nil, "train_batch"
+   self.current.batch, self.log_stage = nil, "train_batch"
    self.in_batch = true
    batch = evaluate.transfer(self, batch, 1)
-   self.batch, self.step_result = batch, nil
+   self.current.batch, self.current.result = batch, nil
    if heard.on_train_batch_start
          and self.fire(self, "on_train_batch_start", batch, number) == -1 then
       self.in_batch = false
@@ -352,15 +353,15 @@ local function run_batch(self, batch, number, is_last)
    log_step(self)
    if progress.steps_plateau and not is_due(self, number, is_last) then move_plateaus(self) end
    if heard.on_train_batch_end then
-      self.fire(self, "on_train_batch_end", self.step_result, batch, number)
+      self.fire(self, "on_train_batch_end", self.current.result, batch, number)
       log_step(self)
    end
    self.in_batch = false
    if self.plan.savers then
-      self.fire_savers(self, "on_train_batch_end", self.step_result, batch, number)
+      self.fire_savers(self, "on_train_batch_end", self.current.result, batch, number)
    end
    if self.pending_save then self:_save_pending() end
-   self.batch = nil
+   self.current.batch = nil
 end
 
 -- Returns a batch from the values that a loader has returned. Several values become a list, and the
@@ -423,25 +424,46 @@ local function watched_batches(self, read)
    return false
 end
 
--- Does the work of watched_batches in less time, if no hook needs to be called for each batch.
--- Returns "changed" if a step has replaced training_step, the optimizers or the training mode,
--- since the batches must then be processed in another way.
-local function plain_batches(self, read)
+-- Returns whether the losses of a Learner may be logged by the loop instead of its training_step,
+-- and only where other code can read them. This is so if the loss of this epoch's first batch was
+-- logged with the default options, and the methods are Learner's own.
+local function may_postpone(self)
+   local module, entry = self.module, self.train_results.entries.train_loss
+   return entry ~= nil and entry.is_silent and entry.plain_place == self.log_place
+      and module.training_step == Learner.training_step and module.log == Module.log
+end
+
+-- Logs the loss of the last step if a Learner's training_step has left the logging to the loop.
+local function log_postponed(self)
+   local results, loss = self.train_results, self.current.result
+   if not results.postpones then return end
+   results.postpones = false
+   if loss then results:add_again(self, "train_loss", loss) end
+end
+
+-- Processes batches for plain_batches. If no batch is read ahead, `epoch` is the loader's iterator,
+-- and otherwise nil.
+local function compute_batches(self, read, epoch)
    local module, list, progress = self.module, self.optimizers, self.progress
-   local step, optimizer = module.training_step, list[1]
+   local optimizer, current = list[1], self.current
    local method = optimizer.zero_grad
    local zero_grad = checked.origin(method)
-   local results, limit = self.train_results, self.num_training_batches
+   local results, limit, every = self.train_results, self.num_training_batches,
+      self.log_every_n_steps
    local moves = not self.plan.moves_plainly or not self.has_one_device
    local device = self.plan.moves_plainly and torch.device(self.device)
-   self.log_stage, self.in_batch = "train_batch", true
+   local number, total, stepped = progress.batch, progress.total_batches, progress.stepped
+   local global_step = self.global_step
+   local learns, postpones = class.isinstance(module, Learner), false
    repeat
-      local batch, is_last, is_list = read()
-      if batch == nil then
-         self.in_batch = false
-         return true
+      local batch, is_last, is_list
+      if epoch then
+         batch, is_last, is_list = pack(epoch())
+      else
+         batch, is_last, is_list = read()
       end
-      local number = progress.batch + 1
+      if batch == nil then return true end
+      number, total, stepped, global_step = number + 1, total + 1, stepped + 1, global_step + 1
       if is_last or number == limit then is_last, progress.is_last = true, true end
       if moves then
          local first = is_list and device and batch[1]
@@ -453,34 +475,60 @@ local function plain_batches(self, read)
             batch = self.mover:transfer_batch_to_device(batch, self.device, 1)
          end
       end
-      self.batch = batch
-      local loss = step(module, batch, number)
-      if not is_tensor(loss) or not loss.requires_grad or loss:numel() ~= 1 then
-         loss = loss_of(self, loss)
-      end
+      local defers = stepped % every ~= 0
+      if not defers then log_postponed(self) end
+      current.batch, results.defers, results.postpones = batch, defers, defers and postpones
+      local loss = module:training_step(batch, number)
+      if not is_tensor(loss) then loss = loss_of(self, loss) end
+      current.result = loss
       zero_grad(optimizer, true)
       if loss then loss:backward() end
       optimizer:step()
-      self.global_step = self.global_step + 1
-      progress.batch, progress.total_batches = number, progress.total_batches + 1
-      progress.stepped, progress.place = progress.stepped + 1, "batch"
+      self.global_step = global_step
+      progress.batch, progress.total_batches = number, total
+      progress.stepped, progress.place = stepped, "batch"
       if results.is_fresh then log_step(self) end
-      if self.pending_save then self:_save_pending() end
+      if self.pending_save then
+         log_postponed(self)
+         self:_save_pending()
+      end
+      if learns and not postpones then
+         postpones = may_postpone(self)
+         learns = postpones
+      end
       if self.val_loaders and is_due(self, number, is_last) then
-         self.batch = nil
+         log_postponed(self)
+         current.batch = nil
          validate(self)
          self.in_batch = true
       end
       if is_last or self.should_stop and stops(self)
             or self.max_steps >= 0 and steps_done(self) then
-         self.in_batch, self.batch = false, nil
          return false
       end
-   until module.training_step ~= step or not module.automatic_optimization
-      or self.optimizers ~= list or list[1] ~= optimizer or list[2]
-      or optimizer.zero_grad ~= method
-   self.in_batch, self.batch = false, nil
+   until not module.automatic_optimization or self.optimizers ~= list or list[1] ~= optimizer
+      or list[2] or optimizer.zero_grad ~= method
+      or postpones and module.training_step ~= Learner.training_step
    return "changed"
+end
+
+-- Does the work of watched_batches in less time, if no hook needs to be called for each batch.
+-- Returns "changed" if a step has replaced the optimizers, the training mode or a Learner's
+-- training_step, since the batches must then be processed in another way.
+local function plain_batches(self, read, epoch)
+   local current = self.current
+   self.log_stage, self.in_batch, current.result = "train_batch", true, nil
+   local ok, ended = pcall(compute_batches, self, read, epoch)
+   log_postponed(self)
+   self.train_results.defers = false
+   if not ok then
+      -- For a loss without a graph or with several elements, loss_of raises a better error than
+      -- loss:backward().
+      loss_of(self, current.result)
+      error(ended, 0)
+   end
+   self.in_batch, current.batch, current.result = false, nil, nil
+   return ended
 end
 
 local function run_epoch(self)
@@ -504,12 +552,13 @@ local function run_epoch(self)
    if not finished(self) then
       local now = resumed and torch.random.get_states()
       local read, epoch = batches_of(self, loader, resumed and progress.batch or 0)
+      local direct = self.num_training_batches ~= math.huge and epoch or nil
       if now then torch.random.set_states(now) end
       local ended
       repeat
          local use = self.plan.is_plain and progress.accumulated == 0 and plain_batches
             or watched_batches
-         ended = use(self, read)
+         ended = use(self, read, direct)
          if ended == "changed" then make_plan(self) end
       until ended ~= "changed"
       if ended and progress.batch == 0 and self.num_training_batches ~= math.huge then

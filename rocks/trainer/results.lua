@@ -5,6 +5,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 
 local is_tensor <const> = torch.is_tensor
+local dim <const>, detach <const> = torch.Tensor.dim, torch.Tensor.detach
 
 local Results = class.class("trainer.Results")
 
@@ -25,6 +26,7 @@ end
 --- Clears the values at the beginning of an epoch.
 function Results:reset()
    self.entries, self.order, self.is_fresh = {}, {}, false
+   self.defers, self.postpones = false, false
 end
 
 -- Returns the number of examples in a batch, which is the first size of its first tensor.
@@ -66,6 +68,8 @@ local function begin(self, trainer, a)
    end
    entry.forked = entry.on_step and entry.on_epoch
    entry.step_name = a.name .. "_step" .. self.suffix
+   -- Between the steps that loggers get, only callback_metrics shows such a value.
+   entry.is_silent = not entry.on_epoch and not entry.prog_bar and not entry.sync_dist
    self.entries[a.name] = entry
    self.order[#self.order + 1] = entry
    return entry
@@ -102,22 +106,25 @@ local function keep(self, trainer, entry, value, batch_size)
    if entry.on_epoch then
       local _ <close> = torch.no_grad()
       -- The log accumulates a copy, because the tensor may change in place later.
-      accumulate(entry, value, batch_size or size_of(trainer.batch) or 1)
+      accumulate(entry, value, batch_size or size_of(trainer.current.batch) or 1)
    end
 end
 
 --- Adds a value if it was logged before in the same hook under this name and without options.
---- Returns false if it was not; the caller must then call `add`.
+--- Returns false if it was not; the caller must then call `add`. If the field `defers` is true, the
+--- current step is not one that loggers get, so the value is only passed to callback_metrics.
 function Results:add_again(trainer, name, value)
    local entry = self.entries[name]
    if not entry or entry.plain_place ~= trainer.log_place then return false end
-   if is_tensor(value) and value:dim() == 0 then
-      value = value:detach()
+   if is_tensor(value) and dim(value) == 0 then
+      value = detach(value)
    else
       value = checked(name, value)
    end
    if entry.on_epoch then
       keep(self, trainer, entry, value)
+   elseif self.defers and entry.is_silent then
+      entry.value, trainer.callback_metrics[name] = value, value
    else
       entry.value, entry.fresh, self.is_fresh = value, true, true
    end

@@ -100,6 +100,25 @@ describe("Trainer.fit", function()
       end)
    end)
 
+   it("has a Learner's last training loss in callback_metrics wherever other code can read it", function()
+      local losses, rows, seen = {}, {}, {}
+      local function loss_of(output, target)
+         if #losses == 10 then error "the eleventh loss" end
+         local loss = nn.functional.mse_loss(output, target)
+         if loss.requires_grad then losses[#losses + 1] = loss:item() end
+         return loss
+      end
+      local function look(_, run) seen[#seen + 1] = {#losses, run.callback_metrics.train_loss:item()} end
+      local logger = {log_metrics = function(_, values, step) rows[step] = values.train_loss or rows[step] end}
+      local module = trainer.Learner(nn.Linear(3, 1), loss_of)
+      local run = quiet {max_epochs = 3, logger = logger, log_every_n_steps = 3, val_check_interval = 3,
+         callbacks = {{on_validation_start = look, on_train_epoch_end = look, on_exception = look}},
+         num_sanity_val_steps = 0}
+      assert.has_error(function() run:fit(module, loader(3), loader()) end)
+      assert.same({{3, losses[3]}, {4, losses[4]}, {7, losses[7]}, {8, losses[8]}, {10, losses[10]}}, seen)
+      assert.same({[2] = losses[3], [5] = losses[6], [8] = losses[9]}, rows)
+   end)
+
    it("moves a batch that is elsewhere, and its fields", function()
       local seen = {}
       local function batches() return {{x = torch.ones(2, 3), y = {torch.ones(2, 1)}}, {x = torch.ones(2, 3)}} end
