@@ -19,7 +19,7 @@
 /* The kind of dtype in which a kernel computes, which determines how inputs are promoted. */
 typedef enum tli_Types {
   TLI_TYPES_NUMBER, /* the inputs' common type */
-  /* the inputs' common type, or float32 if the common type is an integer type */
+  /* the inputs' common type, or the default dtype if the common type is an integer type */
   TLI_TYPES_FLOATING,
   TLI_TYPES_INTEGER /* the inputs' common type, which must not be floating */
 } tli_Types;
@@ -168,8 +168,8 @@ bool tli_check_range(const char *op, const char *argument, tl_Tensor *t, double 
 /* Marks the listed dimensions. An absent or empty list marks all dimensions. Returns false if a
 ** dimension is out of range or listed twice. */
 bool tli_mark_dims(const char *op, tl_Ints dims, int ndim, bool marked[TL_MAX_DIMS]) TL_MUSTCHECK;
-/* Checks the sizes (tli_check_sizes) and returns an uninitialised tensor. An absent dtype means
-** float32, an absent device the default device. */
+/* Checks the sizes (tli_check_sizes) and returns an uninitialised tensor. An absent dtype means the
+** default dtype, and an absent device the default device. */
 tl_Tensor *tli_new(const char *op, tl_Ints size, tl_DType dtype, tl_Device device) TL_MUSTCHECK;
 /* Returns zeros of the given size, with the dtype and device of `like`. */
 tl_Tensor *tli_zeros(const char *op, tl_Tensor *like, tl_Ints size) TL_MUSTCHECK;

@@ -65,8 +65,7 @@ static bool check_operands(const char *op, tl_Tensor *input, tl_Tensor *weight, 
   return tli_same_device_all(op, all, bias ? 3 : 2);
 }
 
-/* Computes the sizes of the result. Each size must be at least 1, or at least 0 for a transposed
-** convolution. */
+/* Computes the sizes of the result. Each size must be at least 1. */
 static bool result_sizes(const char *op, const tl_Tensor *input, const tl_Tensor *weight, int n,
                          const Options *o, int64_t *sizes) {
   const int64_t *in = input->sizes + input->ndim - n;

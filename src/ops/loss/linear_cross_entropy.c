@@ -73,7 +73,7 @@ typedef struct Backward {
 } Backward;
 
 /* Adds a chunk's contribution to the gradient *sum. The first contribution becomes *sum itself.
-** Steals `share`. */
+** `share`, which the caller's chain owns, is NULL if its step failed. */
 static bool add_share(tl_Tensor **sum, tl_Tensor *share) {
   if (*sum) return share && tlo_add_(*sum, share, tli_int(1));
   return share && (*sum = tli_retain(share)) != NULL;

@@ -152,8 +152,8 @@ bool tlo_rms_norm_backward(tl_Tensor *grad_output, tl_Tensor *input, int64_t dim
   return ok;
 }
 
-/* Returns the epsilon of a floating dtype: the distance from 1 to the next larger number. For an
-** integer dtype, which is refused later, returns the epsilon of float32. */
+/* Returns the epsilon of a floating dtype: the distance from 1 to the next larger number. An
+** integer dtype, which the callers refuse, counts as float32. */
 static double rms_epsilon(tl_DType dtype) {
   return tli_float_epsilon(tli_is_inexact(dtype) ? dtype : TL_F32);
 }

@@ -175,7 +175,7 @@ static void release_copies(Item *item) {
 }
 
 /* Copies operands back to the caller's tensors if they are copies that the step has changed. Marks
-** the parameters as changed. */
+** the parameters, their states and their masters as changed. */
 static bool finish(const Step *s) {
   for (int64_t i = 0; i < s->n; i++)
     for (int k = 0; k < OPERANDS; k++) {

@@ -107,8 +107,8 @@ bool tlo_float_power_(tl_Tensor *self, tl_Tensor *exponent) {
   return tlo_pow_(self, exponent);
 }
 
-/* Computes self * 2^other. If other is an integer tensor, the power has dtype float32. The product
-** may then be wider than a floating self, and is converted to the dtype of self. */
+/* Computes self * 2^other. If other is an integer tensor, the power has the default dtype. The
+** product may then be wider than a floating self, and is converted to the dtype of self. */
 tl_Tensor *tlo_ldexp(tl_Tensor *self, tl_Tensor *other) {
   bool keeps = tli_is_inexact((tl_DType)self->dtype) && !tli_is_inexact((tl_DType)other->dtype);
   tli_Chain c = {0};

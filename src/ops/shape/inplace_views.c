@@ -5,8 +5,9 @@
 */
 #include "ops/common.h"
 
-/* Gives self the geometry of the view. The data does not change. Increments self's version
-** nevertheless, so that a node that has saved self notices the change of its shape. */
+/* Gives self the geometry of the view, and for set_ the memory of the source. No data is changed.
+** Increments self's version nevertheless, so that a node that has saved self notices the change of
+** its shape. */
 static bool take(const char *op, tl_Tensor *self, tl_Tensor *steals) {
   TL_TRY(steals);
   bool ok = tli_rebase(op, self, steals);

@@ -269,7 +269,8 @@ static tl_Tensor *run_sums(tl_Tensor *self, int64_t dim, const Sums *sums, int64
   return NULL;
 }
 
-/* Resamples dimension `dim` of self, which is float32 or float64, to size[dim]. */
+/* Resamples dimension `dim` of self to size[dim]. self is float32, float64 or, in a mode with
+** antialiasing, uint8. */
 tl_Tensor *tli_op_resample(tl_Tensor *self, int64_t dim, tl_Ints size, int64_t mode, double step,
                            bool exact, bool align_corners) {
   Axis a = axis_of(self->sizes[dim], size.v[dim], step, exact, align_corners);
@@ -435,8 +436,7 @@ static bool last_first(const Axis *axes, int n) {
 }
 
 /* Resizes images. Half types and uint8 are summed in float32, except that the CPU has integer sums
-** for antialiased uint8. A dimension in which all positions
-** stay the same is skipped. */
+** for antialiased uint8. A dimension in which all positions stay the same is skipped. */
 static tl_Tensor *resize(tl_Tensor *input, const Axis *axes, Mode mode) {
   tli_Chain c = {0};
   bool sums = mode != NEAREST && mode != NEAREST_EXACT, bytes = sums && input->dtype == TL_U8;
