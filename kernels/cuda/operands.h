@@ -59,6 +59,7 @@
   X(avg_pool_backward, call->grad_in.dtype)               \
   X(resample, call->in.dtype)                             \
   X(grid_sample, call->in.dtype)                          \
+  X(roi_pool, call->images.dtype)                         \
   X(im2col, call->in.dtype)                               \
   X(col2im, call->in.dtype)                               \
   X(optim_coefs, call->lr.data ? call->lr.dtype : TL_F32) \

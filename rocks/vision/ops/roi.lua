@@ -4,7 +4,8 @@
 -- the input. ps_roi_pool takes means instead of maxima.
 --
 -- An aligned region is computed as the product of a sparse matrix with the feature map. A row of
--- the matrix belongs to a cell, and has the weight of each pixel in this cell.
+-- the matrix belongs to a cell, and has the weight of each pixel in this cell. roi_pool and
+-- ps_roi_pool have a kernel.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -22,11 +23,10 @@ local function pair(title, name, value)
    return list[1], list[2]
 end
 
--- Returns a list with {positions, boxes} for each image, where `positions` are the numbers of the
--- image's boxes among all boxes. Boxes are given as a list with a tensor (n, 4) for each image, or
--- as one tensor (n, 5), whose first column has the positions of the images.
-local function by_image(title, input, boxes)
-   local count, parts, first = input:size(1), {}, 1
+-- Raises an error unless `boxes` is a list with a tensor (n, 4) for each image, or one tensor (n,
+-- 5), whose first column has the positions of the images, and all numbers are finite.
+local function check_boxes(title, input, boxes)
+   local count, list = input:size(1), boxes
    if torch.is_tensor(boxes) then
       if boxes:dim() ~= 2 or boxes:size(2) ~= 5 then
          args.refuse(title, "boxes", "a tensor of shape (n, 5) or a list of tensors (n, 4)", boxes)
@@ -42,26 +42,38 @@ local function by_image(title, input, boxes)
       if not images:eq(images:round()):all():item() then
          torch.raise(title .. ": boxes: expected whole numbers in the first column")
       end
-      for i = 1, count do
-         local own = images:eq(i):nonzero():squeeze(2)
-         parts[i] = {own, boxes:index_select(1, own):narrow(2, 2, 4)}
-      end
-      return parts, boxes:size(1)
-   end
-   if type(boxes) ~= "table" or #boxes ~= count then
+      list = {boxes}
+   elseif type(boxes) ~= "table" or #boxes ~= count then
       args.refuse(title, "boxes",
          ("a tensor (n, 5), or a list of tensors for %d images"):format(count),
          type(boxes) == "table" and #boxes .. " of them" or boxes)
    end
-   for i, own in ipairs(boxes) do
-      if not torch.is_tensor(own) or own:dim() ~= 2 or own:size(2) ~= 4 then
+   for i, own in ipairs(list) do
+      if not torch.is_tensor(own) or own:dim() ~= 2 or own:size(2) ~= (own == boxes and 5 or 4) then
          args.refuse(title, ("boxes[%d]"):format(i), "a tensor of shape (n, 4)", own)
       end
-      local n = own:size(1)
-      parts[i] = {torch.arange(first, first + n, {dtype = "int64", device = own.device}), own}
-      first = first + n
+      if not own:isfinite():all():item() then
+         torch.raise(title .. ": boxes: expected finite numbers, got nan or inf")
+      end
    end
-   return parts, first - 1
+end
+
+-- Returns a list with {positions, boxes} for each image, where `positions` are the numbers of the
+-- image's boxes among all boxes. Boxes are in one of the forms that check_boxes accepts.
+local function by_image(input, boxes)
+   local parts, first = {}, 1
+   for i = 1, input:size(1) do
+      if torch.is_tensor(boxes) then
+         local own = boxes:select(2, 1):eq(i):nonzero():squeeze(2)
+         parts[i] = {own, boxes:index_select(1, own):narrow(2, 2, 4)}
+      else
+         local n = boxes[i]:size(1)
+         parts[i] = {torch.arange(first, first + n, {dtype = "int64", device = input.device}),
+            boxes[i]}
+         first = first + n
+      end
+   end
+   return parts
 end
 
 local function check_input(title, input)
@@ -229,14 +241,11 @@ end
 -- Computes the function roi_align for the boxes of all images, or ps_roi_align if is_ps is true.
 local function align(title, input, boxes, height, width, scale, ratio, is_aligned, is_ps)
    check_input(title, input)
+   check_boxes(title, input, boxes)
    local pieces = {}
-   local parts = by_image(title, input, boxes)
-   for i, part in ipairs(parts) do
+   for i, part in ipairs(by_image(input, boxes)) do
       local positions, own = part[1], part[2]
       if own:size(1) > 0 then
-         if not own:isfinite():all():item() then
-            torch.raise(title .. ": boxes: expected finite numbers, got nan or inf")
-         end
          own = own:detach():to(input.dtype) * scale - (is_aligned and 0.5 or 0)
          local image = input[i]
          local sides = own:narrow(2, 3, 2) - own:narrow(2, 1, 2)
@@ -323,152 +332,19 @@ end
 
 -- Pooled regions ----------------------------------------------------------------------------------
 
--- Returns two tensors (cells, n) for n regions along one side: the first pixel of each cell, and
--- the pixel after its last, both counted from 0. Coordinates are rounded. They are computed in
--- float32, as in torchvision, so that pixels at the borders of cells belong to the same cells.
-local function cells_of(low, high, cells, size, is_ps)
-   local function round(x) return torch.where(x:ge(0), (x + 0.5):floor(), (x - 0.5):ceil()) end
-   local first = round(low)
-   local extent = (round(high) - first + (is_ps and 0 or 1)):clamp_min(1)
-   local steps = torch.arange(cells + 1, {dtype = low.dtype, device = low.device}):unsqueeze(2)
-   local edges = extent / cells * steps
-   local last = is_ps and size - 1 or size
-   local from = (edges:narrow(1, 1, cells):floor() + first):clamp(0, last)
-   local to = (edges:narrow(1, 2, cells):ceil() + first):clamp(0, last)
-   return from:double(), to:double()
-end
-
-local most_values <const> = 1 << 22 -- the largest number of values that one reduction reads
-
--- Calls reduce(image, cells) for groups of regions. Returns the concatenated results, (n, channels,
--- height, width). `cells` has three float64 tensors (height * width, n) with an element for each
--- cell: `first`, the position of its first pixel, counted from 1; `columns`, the number of its
--- columns; and `count`, the number of its pixels. The regions are the last dimension, since long
--- rows are added faster. `reduce` returns a tensor (n, channels, height * width).
-local function pool(title, input, boxes, sizes, channels, is_ps, reduce)
-   local height, width, scale = table.unpack(sizes)
-   local rows, columns = input:size(3), input:size(4)
-   local pieces = {}
-   local function add(image, positions, own)
-      local n = own:size(1)
-      local x1, y1, x2, y2 = table.unpack(own:unbind(2))
-      local top, bottom = cells_of(y1, y2, height, rows, is_ps)
-      local left, right = cells_of(x1, x2, width, columns, is_ps)
-      local across = (right - left):clamp_min_(0)
-      local down = (bottom - top):clamp_min_(0)
-      local cells = {
-         first = ((top * columns + 1):unsqueeze(2) + left):flatten(1, 2),
-         columns = across:expand(height, width, n):flatten(1, 2),
-         count = (down:unsqueeze(2) * across):flatten(1, 2),
-      }
-      pieces[#pieces + 1] = {positions, reduce(image, cells):unflatten(3, {height, width})}
-   end
-   for number, part in ipairs(by_image(title, input, boxes)) do
-      local own = part[2]:detach():to(input.dtype == "float64" and "float64" or "float32") * scale
-      local n = own:size(1)
-      if n > 0 then
-         local sides = own:narrow(2, 3, 2) - own:narrow(2, 1, 2) + 2
-         local least = sides:clamp(2, rows + columns):prod(2):max():item()
-            + (channels + 4) * height * width
-         if not own:isfinite():all():item() then
-            torch.raise(title .. ": boxes: expected finite numbers, got nan or inf")
-         end
-         local step = math.max(1, most_values // math.tointeger(least // 1))
-         for first = 1, n, step do
-            local count = math.min(step, n - first + 1)
-            add(input[number], part[1]:narrow(1, first, count), own:narrow(1, first, count))
-         end
+-- Computes the function roi_pool for the boxes of all images, or ps_roi_pool if is_mean is true.
+local function pool(title, a, height, width, is_mean)
+   local input, boxes = a.input, a.boxes
+   check_boxes(title, input, boxes)
+   if not torch.is_tensor(boxes) then
+      local rows = {}
+      for i, own in ipairs(boxes) do
+         own = own:double()
+         rows[i] = torch.cat({own:new_full({own:size(1), 1}, i), own}, 2)
       end
+      boxes = torch.cat(rows)
    end
-   return in_order(pieces, input, {0, channels, height, width})
-end
-
--- Returns the largest values of cells, (cells, channels). `maps` has a row of channels for each
--- pixel. `pixels` is a list of tensors: the first pixels of the cells, their second pixels, and so
--- on. The cells have descending numbers of pixels, so that each tensor belongs to the first cells.
--- Cells without pixels, which come last among the `number` cells, are 0.
-local function largest_of(maps, pixels, number)
-   local values, best = maps:detach(), maps:new_zeros(number, maps:size(2))
-   local has_grad = torch.is_grad_enabled() and maps.requires_grad
-   local at = has_grad and torch.ones(best.shape, {dtype = "int32", device = maps.device})
-   local has_nan = has_grad and values:isnan():any():item()
-   local buffer = torch.empty_like(best)
-   for step, own in ipairs(pixels) do
-      local n = own:size(1)
-      local new, own_best = buffer:narrow(1, 1, n), best:narrow(1, 1, n)
-      torch.index_select(values, 1, own, {out = new})
-      local own_at = has_grad and at:narrow(1, 1, n)
-      if step == 1 then
-         own_best:copy_(new)
-         if has_grad then own_at:copy_(own:unsqueeze(2):expand(own_at.shape)) end
-      elseif has_grad then
-         local is_larger = new:gt(own_best)
-         if has_nan then is_larger = is_larger | own_best:isnan() end
-         torch.where(is_larger, own:unsqueeze(2), own_at, {out = own_at})
-         torch.where(is_larger, new, own_best, {out = own_best})
-      else
-         torch.fmax(own_best, new, {out = own_best})
-      end
-   end
-   if not has_grad then return best end
-   best = maps:gather(1, at:long())
-   local filled = pixels[1] and pixels[1]:size(1) or 0
-   if filled == number then return best end
-   return torch.cat {best:narrow(1, 1, filled), maps:new_zeros(number - filled, maps:size(2))}
-end
-
--- Returns the largest value of each cell of an image (C, H, W), as (n, C, cells). A cell without
--- pixels gives 0, and a cell gives NaN only if all of its pixels are NaN. If the largest value
--- occurs several times, its first occurrence gets the gradient.
-local function largest_values(image, cells)
-   -- The cells are sorted by their numbers of pixels, so that the cells with at least k pixels are
-   -- at the beginning.
-   local counts, order = cells.count:flatten():sort(1, true)
-   local number, most = counts:size(1), math.tointeger(counts[1]:item())
-   local having = number - torch.bincount(counts:long() + 1, nil, most + 1):cumsum(1)
-   local first = cells.first:flatten():index_select(1, order)
-   local columns = cells.columns:flatten():index_select(1, order)
-   local gap, pixels = image:size(3) - columns, {}
-   for k, n in ipairs(having:narrow(1, 1, most):tolist()) do
-      -- Pixel k - 1, counted from 0, is in row (k - 1) // columns of its cell. Quotients of such
-      -- integers are rounded down correctly in float64.
-      local row = ((k - 1) / columns:narrow(1, 1, n)):floor_()
-      pixels[k] = row:mul_(gap:narrow(1, 1, n)):add_(first:narrow(1, 1, n)):add_(k - 1):int()
-   end
-   -- Only a few channels are processed at a time, so that the rows stay in the cache.
-   local size = math.max(image:size(2) * image:size(3), number)
-   local channels, results = math.max(16, (1 << 16) // size), {}
-   local place, n = order:argsort():view(cells.count.shape):t():flatten(), cells.count:size(2)
-   for _, part in ipairs(image:split(channels, 1)) do
-      results[#results + 1] = largest_of(rows_of(part), pixels, number):index_select(1, place)
-         :view(n, number // n, -1):transpose(2, 3)
-   end
-   return torch.cat(results, 2)
-end
-
--- Returns the mean of each cell over its own channels of the image, as (n, C, cells). A cell
--- without pixels gives 0.
-local function mean_values(image, cells)
-   local number, n = cells.count:size(1), cells.count:size(2)
-   local rows, columns = image:size(2), image:size(3)
-   local like = {dtype = "float64", device = image.device}
-   local before = torch.arange(0, number * rows * columns, rows * columns, like):unsqueeze(2)
-   local count = cells.count:flatten()
-   local ends = count:cumsum(1)
-   local begins = ends - count
-   local cell = torch.arange(1, number * n + 1, {dtype = "int64", device = image.device})
-      :repeat_interleave(count:long())
-   local function by_pixel(values) return values:flatten():index_select(1, cell) end
-   -- Pixel k, counted from 0, is in row k // columns of its cell, as in largest_values.
-   local k = torch.arange(cell:size(1), like):sub_(by_pixel(begins))
-   local row = (k / by_pixel(cells.columns)):floor_()
-   local pixels = row:mul_(by_pixel(columns - cells.columns)):add_(k)
-      :add_(by_pixel(cells.first + before)):long()
-   local pointers = torch.cat({torch.zeros(1, like), ends}):add_(1):long()
-   local sums = product_by_cell(image, pointers, pixels, torch.ones_like(pixels,
-      {dtype = image.dtype}), number * n, number)
-   return (sums / count:clamp_min(1):to(image.dtype):unsqueeze(2)):view(number, n, -1)
-      :permute {2, 3, 1}
+   return torch._roi_pool(input, boxes:detach(), {height, width}, a.spatial_scale, is_mean)
 end
 
 local take_pool = args.signature [[vision.ops.roi_pool(input: tensor, boxes: any,
@@ -491,8 +367,7 @@ function M.roi_pool(...)
    local title, a = "vision.ops.roi_pool", take_pool(...)
    local height, width = pair(title, "output_size", a.output_size)
    check_input(title, a.input)
-   return pool(title, a.input, a.boxes, {height, width, a.spatial_scale}, a.input:size(2), false,
-      largest_values)
+   return pool(title, a, height, width, false)
 end
 
 local take_ps_pool = args.signature [[vision.ops.ps_roi_pool(input: tensor, boxes: any,
@@ -516,9 +391,7 @@ function M.ps_roi_pool(...)
    local height, width = pair(title, "output_size", a.output_size)
    check_input(title, a.input)
    check_channels(title, a.input, height, width)
-   local channels = a.input:size(2) // (height * width)
-   return pool(title, a.input, a.boxes, {height, width, a.spatial_scale}, channels, true,
-      mean_values)
+   return pool(title, a, height, width, true)
 end
 
 -- Layers ------------------------------------------------------------------------------------------

@@ -148,10 +148,48 @@ describe("regions of interest", function()
       end
    end)
 
-   it("have the gradient of ps_roi_pool by finite differences", function()
+   it("have the first and second derivatives of finite differences", function()
       local x = torch.randn(1, 4, 6, 6, {dtype = "float64", requires_grad = true})
       local boxes = {torch.tensor {{1.0, 0, 4, 5}, {3.0, 3, 9, 9}}}
       assert.is_true(torch.autograd.gradcheck(function(leaf) return ops.ps_roi_pool(leaf, boxes, 2) end, {x}))
+      for _, name in ipairs {"roi_pool", "ps_roi_pool"} do
+         local function squares(leaf) return ops[name](leaf, boxes, 2):square() end
+         assert.is_true(torch.autograd.gradgradcheck(squares, {x}))
+      end
+   end)
+
+   it("are pooled from any dtype and layout, from infinities, and from images that exist", function()
+      local x = torch.randn(2, 6, 7, 9):half():float()
+      x[{1, 1}] = -1 / 0
+      -- The second box ends outside of the image, and the third one has no pixels.
+      local boxes = torch.tensor {{1, 0.0, 1, 5, 4}, {2, 3, -2, 99, 5}, {2, 20, 20, 30, 30}}
+      local maxima, means = ops.roi_pool(x, boxes, {2, 3}), ops.ps_roi_pool(x, boxes, {2, 3})
+      assert.equal(-1 / 0, maxima[{1, 1}]:max():item())
+      assert.equal(0, maxima[3]:abs():max():item() + means[3]:abs():max():item())
+      local strided = x:transpose(3, 4):contiguous():transpose(3, 4)
+      for _, own in ipairs {x:half(), x:double(), strided, x:bfloat16():float()} do
+         local tolerance = own.dtype == "float32" and torch.equal(own, x) and 0 or 4e-2
+         local pooled = ops.roi_pool(own, boxes:long(), {2, 3})
+         assert.equal(own.dtype, pooled.dtype)
+         assert.close(maxima, pooled:float(), tolerance)
+         assert.close(means[{{2, 3}}], ops.ps_roi_pool(own, boxes:half(), {2, 3}):float()[{{2, 3}}], tolerance)
+      end
+      local leaf = x:clone():fill_(2):requires_grad_()
+      ops.roi_pool(leaf, boxes, 1):sum():backward()
+      -- The first of several equal pixels gets the gradient, and cells without pixels have none.
+      assert.same({1, 1, 12}, {leaf.grad[{1, 6, 2, 1}]:item(), leaf.grad[{2, 1, 1, 4}]:item(), leaf.grad:sum():item()})
+      -- no region of an image that does not exist is read
+      local strange = torch.tensor {{3, 0.0, 0, 5, 5}, {0, 0, 0, 5, 5}, {0 / 0, 0, 0, 5, 5},
+         {1, 0 / 0, -1 / 0, 1 / 0, 5}}
+      assert.equal(0, torch._roi_pool(x, strange, {2, 3}, 1, false)[{{1, 3}}]:abs():max():item())
+      for message, given in pairs {
+         ["input: expected floating numbers of shape"] = {x:long(), boxes, {1, 1}},
+         ["boxes: expected real numbers of shape"] = {x, boxes:t(), {1, 1}},
+         ["size: expected two numbers from 1"] = {x, boxes, {0, 1}},
+         ["input: expected a multiple of 1 x 4 channels"] = {x, boxes, {1, 4}},
+      } do
+         assert.raises("_roi_pool: " .. message, function() torch._roi_pool(given[1], given[2], given[3], 1, true) end)
+      end
    end)
 
    it("may be a list with the boxes of each image, or none", function()

@@ -6,6 +6,9 @@
 #ifndef TLI_IMAGE_KERNELS_H
 #define TLI_IMAGE_KERNELS_H
 
+#include <math.h>
+
+#include "core/kernel/host_device.h"
 #include "core/kernel/parts.h"
 #include "kernels.h" /* enums of kernels (generated) */
 
@@ -143,5 +146,56 @@ struct tlk_col2im {
   int64_t planes;
   tlk_Array in, cols;
 };
+
+/* ---- regions of interest ---- */
+
+typedef enum tlk_RoiKind { TLK_ROI_MAX, TLK_ROI_MEAN, TLK_ROI_SPREAD } tlk_RoiKind;
+
+/* Pools the cells of regions of images. `cells` (n, channels, grid[0], grid[1]) has a value for
+** each cell. `boxes` (n, 5) has the number of each region's image, from 1, and its x1, y1, x2, y2.
+** A region of an image that does not exist has no pixels. Both arrays have the dtype float32 or
+** float64.
+**   MAX: cells = the largest values of the pixels in images (count, channels, size[0], size[1]).
+**     `indices`, which may be NULL, receives the position of each maximum in all images, counted
+**     from 1. A cell without pixels is 0, and its position is the number of all elements plus 1.
+**   MEAN: cells = the means of the pixels in images (count, channels * grid[0] * grid[1], size[0],
+**     size[1]), where each cell has its own channels. A cell without pixels is 0.
+**   SPREAD: adds cells, divided by their numbers of pixels, to these pixels of images, which are
+**     those of MEAN and contain zeros before the call. */
+struct tlk_roi_pool {
+  const tlk_Context *cx;
+  tlk_RoiKind kind;
+  int32_t wide; /* 1 for float64, 0 for float32 */
+  tlk_Array cells, images;
+  int64_t *indices;
+  const double *boxes;
+  double scale; /* multiplies the coordinates */
+  int64_t n, channels, count, grid[2], size[2];
+};
+
+/* Rounds a number to the dtype in which the coordinates of regions are computed. */
+TLI_FN double tlk_roi_rounded(const struct tlk_roi_pool *l, double x) {
+  return l->wide ? x : (double)(float)x;
+}
+
+TLI_FN int64_t tlk_roi_clamped(double x, int64_t last) {
+  return !(x > 0) ? 0 : x < (double)last ? (int64_t)x : last;
+}
+
+/* Computes which rows (side 0) or columns (side 1) belong to cell i of a region: those from
+** edges[0] to edges[1] - 1, counted from 0. Coordinates are rounded as in torchvision. */
+TLI_FN void tlk_roi_edges(const struct tlk_roi_pool *l, const double *box, int side, int64_t i,
+                          int64_t *edges) {
+  bool is_max = l->kind == TLK_ROI_MAX;
+  double scale = tlk_roi_rounded(l, l->scale);
+  double low = round(tlk_roi_rounded(l, tlk_roi_rounded(l, box[2 - side]) * scale));
+  double high = round(tlk_roi_rounded(l, tlk_roi_rounded(l, box[4 - side]) * scale));
+  double extent = high - low + (is_max ? 1 : 0);
+  double step = tlk_roi_rounded(l, (extent > 1 ? extent : 1) / (double)l->grid[side]);
+  int64_t last = is_max ? l->size[side] : l->size[side] - 1;
+  edges[0] = tlk_roi_clamped(low + floor(tlk_roi_rounded(l, step * (double)i)), last);
+  edges[1] = tlk_roi_clamped(low + ceil(tlk_roi_rounded(l, step * (double)(i + 1))), last);
+  if (edges[1] < edges[0] || !(box[0] >= 1 && box[0] <= (double)l->count)) edges[1] = edges[0];
+}
 
 #endif

@@ -774,6 +774,7 @@ struct tlk_packed_linear {
   X(avg_pool_backward, FLAT)   \
   X(resample, FLAT)            \
   X(grid_sample, FLAT)         \
+  X(roi_pool, FLAT)            \
   X(im2col, FLAT)              \
   X(col2im, FLAT)              \
   X(optim_coefs, FLAT)         \
