@@ -438,7 +438,8 @@ local M = {}
 
 --- Returns the program of a model: the operators that it calls for these inputs. Code that uses the
 --- values of tensors outside of operators, such as `if x:sum():item() > 0` or `x[mask]`, cannot be
---- recorded, and raises an error at its line; torch.cond and torch.while_loop are recorded.
+--- recorded, and raises an error at its line; torch.cond and torch.while_loop are recorded. A
+--- model that reads a value of Lua that each call changes, such as a count of calls, is refused.
 --- torch.export(model, inputs, options) is the same.
 ---
 --- All sizes are fixed to the sizes of the inputs, except in the dimensions that the option

@@ -24,11 +24,13 @@ local wrap = getmetatable(export).wrap
 --- gradients, `.grad`, as they are. A loaded program continues on its own, from the state and the
 --- rates at the moment at which it was saved.
 ---
---- The export refuses a function that depends on more than that: one that reads a count that each
---- call changes, a learning rate as a number, or a tensor that the previous call has left in a
+--- The export refuses a function that depends on more than that: one that reads a value of Lua that
+--- each call changes, such as a count of calls in a variable, a field of the optimizer or a list's
+--- length, a learning rate as a number, or a tensor that the previous call has left in a
 --- variable, and one that calls math.random, os.time or io.open, or resumes a coroutine. Give such
 --- values to the function as inputs, or keep a tensor in the option `state`. A run repeats only
---- operators: it prints nothing and appends to no list.
+--- operators: it prints nothing and appends to no list, so write logs outside of the function.
+--- After an error, tensors that the function can reach have their values and gradients from before.
 ---
 --- Steps that take turns, such as those of a GAN's discriminator and generator, may be exported one
 --- by one. A step may add to gradients that another step has left, as the generator's step does to

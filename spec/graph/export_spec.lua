@@ -508,7 +508,33 @@ describe("a step that a program cannot repeat", function()
             calls = calls + 1
             return t * calls
          end, {x})
-      end, "depends on values of the inputs")
+      end, "export: the variable calls has another value in each call of the function, which reads it")
+      local state, model = {n = 0, log = {}}, nn.Linear(3, 3)
+      for name, forward in pairs {
+         ["state.n"] = function(t)
+            local n = state.n + 1
+            state.n = n
+            return n > 50 and t * 2 or t
+         end,
+         ["rest"] = function(t)
+            model.rest = (model.rest or 50) - 1
+            return model.rest < 0 and t * 2 or t
+         end,
+         ["the length of log"] = function(t)
+            state.log[#state.log + 1] = t:detach()
+            return #state.log > 50 and t * 2 or t
+         end,
+      } do
+         model.forward = function(_, t) return forward(t) end
+         local function export() torch.export(model, {x}) end
+         assert.error_matches(export, "export: " .. name .. " has another value in each call")
+      end
+      model.forward = function(_, t)
+         state.m = (state.m or 0) + 1
+         state.log[#state.log + 1] = t:detach()
+         return t * 2
+      end
+      assert(torch.export(model, {x})(x):equal(x * 2))
    end)
 
    it("is a sparse buffer, input or result", function()

@@ -363,6 +363,29 @@ describe("the export of a training step", function()
       end)
    end)
 
+   it("leaves tensors, gradients and optimizers as they were if it fails", function()
+      local total = torch.zeros(4)
+      for _, given in ipairs {"", "model", "optimizer"} do
+         local step, parts = step_of(function(m, t)
+            total:add_(1)
+            return square(m, t)
+         end)
+         local weight = parts.model.weight
+         local before = weight:detach():clone()
+         assert.is_false(pcall(torch.export_step, step, {x}, {[given] = parts[given]}))
+         assert(weight:equal(before) and total:equal(torch.zeros(4)) and not weight.grad, given)
+         assert(given == "optimizer" or next(parts.optimizer.state) == nil)
+         weight.grad = torch.ones(4, 4)
+         assert.error_matches(function()
+            torch.export_step(function(t)
+               square(parts.model, t):backward()
+               error "no luck"
+            end, {x}, {})
+         end, "no luck")
+         assert(weight.grad:equal(torch.ones(4, 4)))
+      end
+   end)
+
    it("refuses calls of functions whose results may differ next time", function()
       local function refused(name, fn)
          no_export(name .. " is called, whose result or effect may differ next time, but a program repeats only "

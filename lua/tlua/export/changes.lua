@@ -92,7 +92,9 @@ function M.check(title, seen)
    end
    for _, list in ipairs {seen.fields, seen.changing} do
       for _, entry in ipairs(list) do
-         local value = entry[1][entry[2]]
+         local value = rawget(entry[1], entry[2])
+         -- a method may come from a class; a missing variable may be found in another table
+         if entry[3] ~= nil and value == nil then value = entry[1][entry[2]] end
          if entry[5] and differ(entry[3], value, seen.known, 1) then refuse(title, entry[4]) end
       end
    end

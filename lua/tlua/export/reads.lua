@@ -137,9 +137,17 @@ function Reads:add_inherited(object, path)
    end
 end
 
+-- Adds the fields of modules. `name` is a format for their names.
+function Reads:add_fields(modules, name)
+   for _, entry in ipairs(require "tlua.export.follow".fields_of_models(modules)) do
+      entry[4] = name:format(entry[4])
+      entry[5] = self.used[entry[2]] or self.counted[entry[1]]
+      table.insert(self.fields, entry)
+   end
+end
+
 -- Adds the fields of a module that is not one of the step's models, such as a loss.
 function Reads:add_module(value, path)
-   local follow = require "tlua.export.follow"
    for name, tensor in value:named_parameters() do
       table.insert(self.tensors, {path .. "." .. name, tensor})
    end
@@ -152,11 +160,7 @@ function Reads:add_module(value, path)
       self:add_methods(module, name)
       self:add_inherited(module, name)
    end
-   for _, entry in ipairs(follow.fields_of_models {value}) do
-      entry[4] = ("%s of %s"):format(entry[4], path)
-      entry[5] = self.used[entry[2]] or self.counted[entry[1]]
-      table.insert(self.fields, entry)
-   end
+   self:add_fields({value}, "%s of " .. path:gsub("%%", "%%%%"))
 end
 
 local function is_small(value, most)
@@ -342,7 +346,7 @@ end
 --- table also has the sets `names` and `methods` of the fields and methods in the code, and the
 --- field `varying` of the record of M.during.
 ---@param watch table  the result of M.during
----@param models nn.Module[]  modules whose fields are left out, but not their methods
+---@param models nn.Module[]  the modules that the step trains
 ---@param skipped table<any, boolean>  objects whose fields are left out
 ---@param optimizers optim.Optimizer[]  the list `schedulers` of the result has {scheduler, epoch}
 --- for each scheduler of these optimizers that is not in `skipped`
@@ -375,6 +379,7 @@ function M.of(watch, models, skipped, optimizers)
          for name in next, wanted[fn] do reads.names[name] = true end
       end
    end
+   reads:add_fields(models, "%s")
    for _, model in ipairs(models) do
       for path, module in model:named_modules() do
          reads.seen[module] = true

@@ -13,6 +13,7 @@ local changes = require "tlua.export.changes"
 local follow = require "tlua.export.follow"
 local nested = require "tlua.export.nested"
 local outside = require "tlua.export.outside"
+local reach = require "tlua.export.reach"
 local reads = require "tlua.export.reads"
 local trace = require "tlua.export.trace"
 
@@ -469,11 +470,8 @@ local function add_reads(parts, seen)
       skipped[optimizer.param_groups], skipped[optimizer.state] = true, true
    end
    seen = reads.of(seen, parts.models, skipped, parts.optimizers)
-   for _, entry in ipairs(parts.fields) do
-      entry[5] = seen.used[entry[2]] or seen.counted[entry[1]]
-   end
-   table.move(seen.fields, 1, #seen.fields, #parts.fields + 1, parts.fields)
-   parts.upvalues, parts.whole, parts.tensors = seen.upvalues, seen.whole, seen.tensors
+   parts.fields, parts.upvalues = seen.fields, seen.upvalues
+   parts.whole, parts.tensors = seen.whole, seen.tensors
    parts.lengths, parts.other_schedulers, parts.known = seen.lengths, seen.schedulers, seen.known
    parts.changing = seen.changing
    outside.check_calls(parts, seen)
@@ -513,14 +511,22 @@ return function(fn, inputs, options)
       step = true,
    }
    local _ <close> = torch.enable_grad()
-   local gradients = keep_gradients(named_tensors(parts))
-   first_call(parts, call, tensors)
+   local named = named_tensors(parts)
+   local restore_others = reach.keep(fn, named, parts.optimizers)
+   local gradients = keep_gradients(named)
+   local called, message = pcall(first_call, parts, call, tensors)
+   restore_others()
+   if not called then
+      gradients()
+      error(message, 0)
+   end
    call.named = named_tensors(parts)
    local values, fields, random = keep_values(call.named), keep_fields(parts), keep_random()
    call.begin = function() fields() random() end
    call.reset = function() values() call.begin() end
    local fine, graph, link = pcall(record, call, parts, tensors, symbols)
    call.reset()
+   restore_others()
    gradients()
    if not fine then error(graph, 0) end
    return graph, link()

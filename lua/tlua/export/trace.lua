@@ -4,6 +4,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local class = require "tlua.class"
 local json = require "tlua.utils.json"
 local nested = require "tlua.export.nested"
 local strided = require "tlua.export.strided"
@@ -467,11 +468,20 @@ function M.make_dynamic(graph, call, tensors, symbols)
 end
 
 --- Returns the graph of a function for some inputs. The graph was checked by calls with other
---- values and with other dynamic sizes.
+--- values and with other dynamic sizes. Raises an error if the function reads a value of Lua that
+--- each call changes.
 function M.graph(call, tensors, symbols)
-   local graph = M.record(call, tensors)
-   graph:same(M.record_other_values(call, tensors))
+   local reads, changes = require "tlua.export.reads", require "tlua.export.changes"
+   local graph
+   local fine, message, record_of = reads.during(function() graph = M.record(call, tensors) end)
+   if not fine then error(message, 0) end
+   local is_module = class.isinstance(call.model, torch.nn.Module)
+   local seen = record_of and reads.of(record_of, is_module and {call.model} or {}, {}, {})
+   local other = M.record_other_values(call, tensors)
+   if seen then changes.check("export", seen) end
+   graph:same(other)
    M.make_dynamic(graph, call, tensors, symbols)
+   if seen then changes.check("export", seen) end
    return graph
 end
 
