@@ -69,8 +69,9 @@ local function read_cifar(self, title, own, root, is_train)
    if not is_pickle then
       folder = ("%s/%s"):format(root, own.binary)
       if not files.exists(("%s/%s.bin"):format(folder, list[1])) then
-         torch.raise(("%s: %s: expected the folder %s or %s with the file %s"):format(title, root,
-            own.folder, own.binary, list[1]))
+         torch.raise(("%s: %s: expected the folder %s or %s with the file %s; nothing is "
+            .. "downloaded: get the files from https://www.cs.toronto.edu/~kriz/cifar.html")
+            :format(title, root, own.folder, own.binary, list[1]))
       end
    end
    if is_pickle then
@@ -97,7 +98,7 @@ end
 local function define_cifar(Class, name, own)
    local title = "vision.datasets." .. name
    local take = args.signature(title .. [[(root: string, train: boolean = true,
-      transform: callable?, target_transform: callable?)]])
+      transform: callable?, target_transform: callable?, download: boolean = false)]])
 
    function Class:__init(...)
       Dataset.__init(self)
@@ -119,7 +120,7 @@ end
 --- Small images in ten classes. The files are in `root`, in the folder cifar-10-batches-py (the
 --- version for Python) or cifar-10-batches-bin (the binary version). An item is an image (3, 32,
 --- 32) uint8 and its class. `transform` and `target_transform` are called with the two values of an
---- item.
+--- item. Nothing is downloaded: `download = true` needs the files, too.
 ---
 ---     torch.io.make_folder "cifar-10-batches-bin"
 ---     local function write(name, bytes)
@@ -146,7 +147,8 @@ define_cifar(CIFAR10, "CIFAR10", {folder = "cifar-10-batches-py", binary = "cifa
    text = "batches.meta.txt", extra = 1})
 
 --- Small images in a hundred classes. The files are in the folder cifar-100-python or
---- cifar-100-binary of `root`. Items, `transform` and `target_transform` are as in CIFAR10.
+--- cifar-100-binary of `root`. Items, `transform`, `target_transform` and `download` are as in
+--- CIFAR10.
 ---
 ---     torch.io.make_folder "cifar-100-binary"
 ---     local function write(name, bytes)

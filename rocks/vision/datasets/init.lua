@@ -19,6 +19,13 @@ local read <const>, transformed <const> = files.read, files.transformed
 
 -- MNIST and its relatives -------------------------------------------------------------------------
 
+-- The pages that have the files of datasets.
+local pages <const> = {
+   ["vision.datasets.MNIST"] = "https://ossci-datasets.s3.amazonaws.com/mnist",
+   ["vision.datasets.FashionMNIST"] = "https://github.com/zalandoresearch/fashion-mnist",
+   ["vision.datasets.KMNIST"] = "https://github.com/rois-codh/kmnist",
+}
+
 -- Returns the path of a file or, if it does not exist, of its compressed form.
 local function find(title, path)
    for _, ending in ipairs {"", ".gz"} do
@@ -28,7 +35,8 @@ local function find(title, path)
          return path .. ending
       end
    end
-   torch.raise(("%s: there is no file %s, with or without .gz"):format(title, path))
+   torch.raise(("%s: there is no file %s, with or without .gz%s"):format(title, path,
+      pages[title] and "; nothing is downloaded: get the files from " .. pages[title] or ""))
 end
 
 local digits <const> = {"0 - zero", "1 - one", "2 - two", "3 - three", "4 - four", "5 - five",
@@ -58,7 +66,7 @@ end
 local function define_idx(Class, name, classes)
    local title = "vision.datasets." .. name
    local take = args.signature(title .. [[(root: string, train: boolean = true,
-      transform: callable?, target_transform: callable?)]])
+      transform: callable?, target_transform: callable?, download: boolean = false)]])
 
    function Class:__init(...)
       Dataset.__init(self)
@@ -80,7 +88,8 @@ end
 
 --- Images of handwritten digits. The IDX files, which may be compressed (.gz), are in the folder
 --- MNIST/raw of `root`. An item is an image (1, 28, 28) uint8 and its class: the digit plus 1.
---- `transform` and `target_transform` are called with the two values of an item.
+--- `transform` and `target_transform` are called with the two values of an item. Nothing is
+--- downloaded: `download = true`, which PyTorch's programs have, needs the files, too.
 ---
 ---     local raw = "MNIST/raw/"
 ---     torch.io.make_folder(raw)
@@ -104,7 +113,8 @@ local MNIST = class.class("vision.datasets.MNIST", Dataset)
 define_idx(MNIST, "MNIST", digits)
 
 --- Images of clothes in ten classes. The files, in MNIST's format, are in the folder
---- FashionMNIST/raw of `root`. Items, `transform` and `target_transform` are those of MNIST.
+--- FashionMNIST/raw of `root`. Items, `transform`, `target_transform` and `download` are those of
+--- MNIST.
 ---
 ---     local raw = "FashionMNIST/raw/"
 ---     torch.io.make_folder(raw)
@@ -128,7 +138,7 @@ local FashionMNIST = class.class("vision.datasets.FashionMNIST", Dataset)
 define_idx(FashionMNIST, "FashionMNIST", clothes)
 
 --- Images of Japanese syllables in ten classes: the files of MNIST's format in the folder
---- KMNIST/raw of `root`. Items, `transform` and `target_transform` are those of MNIST.
+--- KMNIST/raw of `root`. Items, `transform`, `target_transform` and `download` are those of MNIST.
 ---
 ---     local raw = "KMNIST/raw/"
 ---     torch.io.make_folder(raw)

@@ -22,7 +22,9 @@ describe("torch.vision.datasets", function()
       assert.equal(-10, label)
       assert.equal(2, #set)
       assert.matches("vision.datasets.MNIST: there is no file .*MNIST/raw/train%-images%-idx3%-ubyte, with or without "
-         .. ".gz", message_of(datasets.MNIST, folder))
+         .. ".gz; nothing is downloaded: get the files from https://", message_of(datasets.MNIST, folder, true,
+         {download = true}))
+      assert.equal(2, #datasets.MNIST(folder, {train = false, download = true}))
       shell.write(raw .. "labels-idx1-ubyte", string.pack(">I4I4B", 2049, 1, 0))
       assert.matches("expected as many images as labels", message_of(datasets.MNIST, folder, false))
    end))
@@ -68,8 +70,8 @@ describe("torch.vision.datasets", function()
       assert.is_true(torch.equal(saved.data[1]:view(3, 32, 32), image))
       assert.same({"dog", 2}, {set.classes[label], #set})
       assert.is_true(torch.equal(saved.data:view(2, 3, 32, 32), set.data))
-      assert.matches("CIFAR10: .*cifar%-10%-batches%-py or cifar%-10%-batches%-bin with the file data_batch_1",
-         message_of(datasets.CIFAR10, folder))
+      assert.matches("CIFAR10: .*cifar%-10%-batches%-py or cifar%-10%-batches%-bin with the file data_batch_1; "
+         .. "nothing is downloaded", message_of(datasets.CIFAR10, folder, {download = true}))
       local bytes = shell.read(base .. "test_batch")
       for _, n in ipairs {3, 40, 2000, #bytes - 1} do
          shell.write(base .. "test_batch", bytes:sub(1, n))
