@@ -1,6 +1,5 @@
 /*
-** common.c - support functions for generated operators. Invariant: a function of this file that
-** fails has neither changed nor taken ownership of any argument.
+** common.c - support functions for generated operators.
 */
 #include "ops/common.h"
 #include "core/device/settings.h"

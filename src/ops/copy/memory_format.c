@@ -1,7 +1,8 @@
 /*
 ** memory_format.c - implements memory_format.h. Pooling kernels, and convolution kernels on the
 ** CPU, read and write only row-major memory; if the input is channels-last, their result is copied
-** to the channels-last order. Batch norm, and convolutions on a GPU, support both orders.
+** to the channels-last order. Batch norm, and convolutions on a GPU, support both orders. The
+** kernels of conv/packed.c and the quantized convolutions take only channels-last images.
 ** Elementwise operators preserve any order.
 */
 #include "ops/copy/memory_format.h"

@@ -1,6 +1,6 @@
 /*
 ** fft.c - discrete Fourier transforms. The functions of torch.fft parse their arguments into Axes,
-** convert the input's dtype and sizes, and call the three operators that transform.
+** convert the input's dtype and sizes, and call the operators that transform.
 */
 #include <math.h>
 #include <string.h>
@@ -180,7 +180,7 @@ tl_Tensor *tli_op_fft_c2r(tl_Tensor *self, tl_Ints dim, int64_t size, double sca
 /* ---- gradients ---- */
 
 /* Multiplies by `factor` those elements of a half line that stand for two elements of the whole
-** line. These are all elements except those at 0 and n / 2. */
+** line. These are all elements except the one at 0 and, if n is even, the one at n / 2. */
 static tl_Tensor *weigh_pairs(tl_Tensor *half, int64_t dim, int64_t n, double factor) {
   int d = tli_dim("rfft", dim, half->ndim);
   if (d < 0) return NULL;
@@ -306,7 +306,8 @@ static tl_Tensor *chain_numbers(tli_Chain *c, tl_Tensor *input, bool complex) {
   return chain_to(c, input, complex ? tli_complex_dtype(dtype) : dtype);
 }
 
-/* Crops or zero-pads the dimensions of the signal to their sizes in `a`. */
+/* Crops or zero-pads the dimensions of the signal to their sizes in `a`; with `half`, the last one
+** to size / 2 + 1. */
 static tl_Tensor *chain_resized(tli_Chain *c, tl_Tensor *t, const Axes *a, bool half) {
   if (c->failed) return NULL;
   int64_t pad[2 * TL_MAX_DIMS] = {0};
@@ -392,8 +393,8 @@ FORMS(ihfft, r2c, true)
 /* ---- frequencies ---- */
 
 /* Returns the frequencies of n samples that are a distance d apart: the nonnegative ones 0, 1, ...,
-** followed by the negative ones up to -1, all divided by n * d. If `half` is set, leaves out the
-** negative ones. */
+** followed by the negative ones up to -1, all divided by n * d. If `half` is set, returns only
+** 0, 1, ..., n / 2, divided by n * d. */
 static tl_Tensor *frequencies(const char *op, int64_t n, double d, tl_DType dtype, tl_Device device,
                               bool half) {
   if (n < 1)

@@ -17,8 +17,8 @@ static int64_t reduced_count(const char *op, const tl_Tensor *self, tl_Ints dim)
   return n;
 }
 
-/* Returns the dtype of the result, which must be floating. For an integer dtype, returns TL_NODTYPE
-** and sets an error. */
+/* Returns the dtype of the result, which must be floating or complex. For another dtype, returns
+** TL_NODTYPE and sets an error. */
 static tl_DType floating(const char *op, const tl_Tensor *self, tl_DType wish) {
   tl_DType dtype = wish == TL_NODTYPE ? (tl_DType)self->dtype : wish;
   if (tli_is_inexact(dtype)) return dtype;
@@ -338,8 +338,8 @@ static tl_Tensor *extreme_norm_backward(tl_Tensor *grad, tl_Tensor *self, tl_Ten
   return tli_chain_end(&c, chain_mul(&c, share, sign));
 }
 
-/* Computes the gradient. The derivative is sgn(x) * (|x| / norm)^(p - 1), and 0 where the norm is
-** 0. */
+/* Computes the gradient. For a finite p other than 0, the derivative is 0 where x or the norm is 0,
+** and sgn(x) * (|x| / norm)^(p - 1) elsewhere. */
 tl_Tensor *tlo_p_norm_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result, tl_Scalar p_,
                                tl_Ints dim, bool keepdim) {
   double p = tli_to_double(p_);

@@ -9,7 +9,7 @@
 /* ---- forward ---- */
 
 /* Returns the dtype of a sum: the requested dtype or, if none is requested, int64 for integers and
-** bool. */
+** bool and the dtype of self otherwise. */
 static tl_DType sum_dtype(const tl_Tensor *self, tl_DType wish) {
   if (wish != TL_NODTYPE) return tli_warn_discarding(self, wish), wish;
   return tli_is_inexact((tl_DType)self->dtype) ? (tl_DType)self->dtype : TL_I64;
@@ -109,7 +109,7 @@ tl_Tensor *tli_op_any(tl_Tensor *self, tl_Ints dim, bool keepdim) {
   return quantified("any", TLK_reduction_any, self, dim, keepdim);
 }
 
-/* Counts in float64, because float32 cannot represent all integers above 2^24. */
+/* Counts floating elements in float64, because float32 cannot represent all integers above 2^24. */
 tl_Tensor *tli_op_count_nonzero(tl_Tensor *self, tl_Ints dim) {
   if (tli_is_complex((tl_DType)self->dtype)) {
     tl_Tensor *bools = tli_op_to_dtype(self, TL_BOOL);
