@@ -148,6 +148,35 @@ describe("a captured step", function()
       assert.raises("optim.AdamW: parameter 2 of group 1 has its values elsewhere", function() step(x) end)
    end)
 
+   it("refuses a count that each call changes and reads, and allows one that has no effect", function()
+      local n, log = 0, {}
+      local function captured(count)
+         local step = sim.capture_step(function(x)
+            log[#log + 1] = n
+            return count() > 50 and x * 2 or x + 1
+         end, {torch.ones(2)}, {warmup = 1})
+         step(torch.ones(2))
+         return step
+      end
+      local counts = captured(function()
+         local v = n + 1
+         n = v
+         return v
+      end)
+      for _ = 1, 2 do
+         assert.error_matches(function() counts(torch.ones(2)) end, kind .. ".capture_step: the variable n has another "
+            .. "value in each call of the function, which reads it; a replay would repeat the value of the example")
+      end
+      assert.is_false(counts.captured)
+      local done, calls = captured(function() return 1 end), 0
+      assert(done(torch.zeros(2)):cpu():equal(torch.ones(2)) and done.captured)
+      done = captured(function()
+         calls = calls + 1
+         return 1
+      end)
+      assert(done(torch.zeros(2)):cpu():equal(torch.ones(2)) and done.captured)
+   end)
+
    it("cannot be nested", function()
       local inner = sim.capture_step(function(x) return x * 2 end, {torch.ones(2)}, {warmup = 1})
       local outer = sim.capture_step(function(x) return inner(x) end, {torch.ones(2)}, {warmup = 1})

@@ -10,6 +10,8 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local Optimizer = require "tlua.optim.Optimizer"
 local Fused = require "tlua.optim.Fused"
+local changes = require "tlua.export.changes"
+local reads = require "tlua.export.reads"
 local scopes = require "tlua.scope"
 
 local function alike(a, b)
@@ -154,8 +156,9 @@ return function(kind)
    ---
    --- fn begins with optimizer:zero_grad(). Optimizers must count their steps on the device
    --- (capturable = true), and a changing learning rate must be a tensor. An operator that waits
-   --- for the device raises an error in the call that captures. `step:reset()` discards the graph
-   --- and captures again.
+   --- for the device raises an error in the call that captures, as does a value of Lua that fn
+   --- changes and reads in each call, such as a count of calls: a replay runs no Lua.
+   --- `step:reset()` discards the graph and captures again.
    ---@param fn fun(...): any
    ---@param inputs any[]  examples of fn's arguments
    ---@param options? {warmup: integer, pool: integer}
@@ -169,12 +172,23 @@ return function(kind)
       if o.warmup < 1 then args.refuse(title, "warmup", "an integer of at least 1", o.warmup) end
       local static = new_static(kind, inputs)
       local graph, results, calls, seen = nil, nil, 0, {}
+      local record -- the record of the last ordinary call (reads.during)
       local step = {captured = false}
 
       function step:reset() -- luacheck: no unused args
          if graph then graph:reset() end
-         graph, results, calls, seen = nil, nil, 0, {}
+         graph, results, calls, seen, record = nil, nil, 0, {}, nil
          step.captured = false
+      end
+
+      local function last_ordinary_call()
+         local found
+         local fine, message
+         fine, message, record = reads.during(function()
+            found = table.pack(fn(table.unpack(static, 1, static.n)))
+         end)
+         if not fine then error(message, 0) end
+         return table.unpack(found, 1, found.n)
       end
 
       local function replay()
@@ -191,11 +205,21 @@ return function(kind)
             if graph then return replay() end
             if calls < o.warmup then
                calls = calls + 1
+               if calls == o.warmup then return last_ordinary_call() end
                return (function(...) return ... end)(fn(table.unpack(static, 1, static.n)))
             end
             local new, found = module.CUDAGraph(), {}
+            for _, global in ipairs(record and record.globals or {}) do
+               global[3] = rawget(global[1], global[2])
+            end
+            local values = record and reads.of(record, {}, {}, {})
             results = capture(new, o, fn, static, found)
-            graph, seen = new, found
+            local fine, message = pcall(changes.check, title, values or {}, "replay")
+            if not fine then
+               new:reset()
+               error(message, 0)
+            end
+            graph, seen, record = new, found, nil
             step.captured = true
             return replay()
          end,

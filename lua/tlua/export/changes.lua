@@ -72,35 +72,39 @@ local function changed_key(value, copy, path, known)
    end
 end
 
-local function refuse(title, name)
-   torch.raise(("%s: %s has another value in each call of the function, which reads it; a program "
+local function refuse(name, title, noun)
+   torch.raise(("%s: %s has another value in each call of the function, which reads it; a %s "
       .. "would repeat the value of the example; pass it as an input, or change it outside of the "
-      .. "function if it is only for a log"):format(title, name))
+      .. "function if it is only for a log"):format(title, name, noun or "program"))
 end
 
 --- Raises an error if calls have changed a value, and the function reads the value for more than an
 --- update such as n = n + 1. `seen` is a result of reads.of from before these calls.
 ---@param title string  the operator
----@param seen table
-function M.check(title, seen)
+---@param seen table  an empty table if the calls were not watched
+---@param noun? string  the name of the recorded call in the message, by default "program"
+function M.check(title, seen, noun)
+   if not seen.known then return end
    for _, entry in ipairs(seen.lengths) do
-      if rawlen(entry[1]) ~= entry[2] then refuse(title, entry[3]) end
+      if rawlen(entry[1]) ~= entry[2] then refuse(entry[3], title, noun) end
    end
    for _, entry in ipairs(seen.upvalues) do
       local _, value = debug.getupvalue(entry[1], entry[2])
-      if entry[5] and differ(entry[3], value, seen.known, 1) then refuse(title, entry[4]) end
+      if entry[5] and differ(entry[3], value, seen.known, 1) then refuse(entry[4], title, noun) end
    end
    for _, list in ipairs {seen.fields, seen.changing} do
       for _, entry in ipairs(list) do
          local value = rawget(entry[1], entry[2])
          -- a method may come from a class; a missing variable may be found in another table
          if entry[3] ~= nil and value == nil then value = entry[1][entry[2]] end
-         if entry[5] and differ(entry[3], value, seen.known, 1) then refuse(title, entry[4]) end
+         if entry[5] and differ(entry[3], value, seen.known, 1) then
+            refuse(entry[4], title, noun)
+         end
       end
    end
    for _, entry in ipairs(seen.whole) do
       local name = entry[4] and changed_key(entry[1], entry[2], entry[3], seen.known)
-      if name then refuse(title, name) end
+      if name then refuse(name, title, noun) end
    end
 end
 
