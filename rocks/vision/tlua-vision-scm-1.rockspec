@@ -18,6 +18,7 @@ build = {
       ["tlua.vision.datasets.folders"] = "datasets/folders.lua",
       ["tlua.vision.datasets.listed"] = "datasets/listed.lua",
       ["tlua.vision.datasets.mat"] = "datasets/mat.lua",
+      ["tlua.vision.datasets.more"] = "datasets/more.lua",
       ["tlua.vision.datasets.pickles"] = "datasets/pickles.lua",
       ["tlua.vision.datasets.voc"] = "datasets/voc.lua",
       ["tlua.vision.draw"] = "draw.lua",

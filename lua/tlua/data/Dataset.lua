@@ -42,9 +42,7 @@ indexing.define(Dataset, function(self, i, ends)
    local n = #self
    if ends and i == n + 1 then return nil end
    local position = i < 0 and n + 1 + i or i
-   if position < 1 or position > n then
-      torch.raise(("%s: expected a position from 1 to %d, got %d"):format(torch.type(self), n, i))
-   end
+   indexing.check(self, position, i)
    local item = table.pack(self:get(position))
    if item.n <= 1 then return item[1] end
    item.n = nil

@@ -6,6 +6,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local io_folder = require "tlua.io.folder"
 local Dataset = require "tlua.data.Dataset"
+local indexing = require "tlua.data.indexing"
 
 local name <const> = "data.DatasetFolder"
 
@@ -107,6 +108,7 @@ function DatasetFolder:__len() return #self.samples end
 ---@return any sample
 ---@return any target
 function DatasetFolder:get(i)
+   indexing.check(self, i)
    local path, target = table.unpack(self.samples[i])
    local sample = self.loader(path)
    if self.transform then sample = self.transform(sample) end

@@ -22,6 +22,18 @@ function M.define(cls, at)
    end
 end
 
+--- Raises an error that names the dataset unless `i` is the position of one of its items.
+---@param dataset table
+---@param i any
+---@param given? any  the value that the message shows, `i` by default
+function M.check(dataset, i, given)
+   local n = #dataset
+   if type(i) ~= "number" or not math.tointeger(i) or i < 1 or i > n then
+      torch.raise(("%s: expected a position from 1 to %d, got %s"):format(torch.type(dataset), n,
+         tostring(given or i)))
+   end
+end
+
 --- Makes instances of a class raise an error when they are indexed by an integer or called. The
 --- error shows the right loop.
 ---@param cls table

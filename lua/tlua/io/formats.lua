@@ -43,7 +43,7 @@ function M.of(path)
       if known then return known, packed end
       path = packed and inner or path
    end
-   if path:lower():find "idx%d+%-ubyte$" then return "idx", packed end
+   if path:lower():find "idx%d+%-%l+$" then return "idx", packed end
    local format = endings[ending or ""]
    if format then return format, packed end
    return nil, ending

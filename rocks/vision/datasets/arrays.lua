@@ -11,7 +11,7 @@ local pickles = require "tlua.vision.datasets.pickles"
 
 local M = {}
 
-local Dataset <const> = torch.data.Dataset
+local Dataset <const> = files.Dataset
 
 -- CIFAR -------------------------------------------------------------------------------------------
 
@@ -110,8 +110,8 @@ local function define_cifar(Class, name, own)
 
    function Class:__len() return self.data:size(1) end
 
-   function Class:get(i)
-      return files.transformed(self, self.data[i], self.targets[i]:item())
+   function Class:load(i)
+      return self.data[i], self.targets[i]:item()
    end
 
    M[name] = Class
@@ -221,8 +221,8 @@ end
 
 function SVHN:__len() return self.data:size(1) end
 
-function SVHN:get(i)
-   return files.transformed(self, self.data[i], self.labels[i]:item())
+function SVHN:load(i)
+   return self.data[i], self.labels[i]:item()
 end
 
 return M

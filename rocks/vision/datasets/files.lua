@@ -1,10 +1,53 @@
--- files.lua - helpers for datasets: functions that read files and lists of names, and that raise
--- errors whose message names the file.
+-- files.lua - the base class of datasets, and functions that read files and lists of names. Their
+-- errors name the file.
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local class = require "tlua.class"
+local indexing = require "tlua.data.indexing"
 
 local M = {}
+
+--- The base of the datasets of torch.vision. A derived class has the method `load`, which returns
+--- the image and the target of an item before they are transformed.
+---
+---     local VisionDataset = torch.vision.datasets.VisionDataset
+---     local Dark = torch.class("Dark", VisionDataset)
+---     function Dark:__len() return 3 end
+---     function Dark:load(i) return torch.zeros(1, 2, 2), i end
+---     print(select(2, Dark():get(3)))
+---     --> 3
+---     print(select(2, pcall(Dark.get, Dark(), 4)):match "Dark.*")
+---     --> Dark: expected a position from 1 to 3, got 4
+---@class vision.datasets.VisionDataset: data.Dataset
+---@field root? string  the folder
+---@field transforms? fun(image: any, target: any): any, any  is called with both values of an item
+---@field transform? fun(image: any): any  is called with the image
+---@field target_transform? fun(target: any): any  is called with the target
+local Dataset = class.class("vision.datasets.VisionDataset", torch.data.Dataset)
+M.Dataset = Dataset
+
+--- Returns the image and the target of an item before they are transformed.
+---@param i integer
+---@return any image
+---@return any target
+function Dataset:load(i) -- luacheck: no unused args
+   torch.raise(("%s has no method load"):format(torch.type(self)))
+end
+
+--- Returns an item after its transforms. Raises an error that names the dataset and its size if
+--- there is no such item.
+---@param i integer
+---@return any image
+---@return any target
+function Dataset:get(i)
+   indexing.check(self, i)
+   local image, target = self:load(i)
+   if self.transforms then return self.transforms(image, target) end
+   if self.transform then image = self.transform(image) end
+   if self.target_transform then target = self.target_transform(target) end
+   return image, target
+end
 
 --- Raises an error whose message names a file.
 ---@param title string
@@ -96,17 +139,47 @@ function M.tensor(title, path, bytes, ...)
    return torch.frombuffer(bytes, {dtype = "uint8"}):view(...)
 end
 
---- Applies a dataset's transforms to an image and its target.
----@param self table
----@param image any
----@param target any
----@return any image
----@return any target
-function M.transformed(self, image, target)
-   if self.transforms then return self.transforms(image, target) end
-   if self.transform then image = self.transform(image) end
-   if self.target_transform then target = self.target_transform(target) end
-   return image, target
+--- Fills a class of datasets of image files. `parameters` are those of the constructor between
+--- `root` and `transform`, and `choices` maps a parameter to its values. list(title, a) returns the
+--- samples, pairs of a path and a target, and the names of the classes.
+---@param Class table
+---@param parameters string
+---@param choices table<string, string[]>
+---@param list fun(title: string, a: table): table, table?
+---@param read? fun(path: string): Tensor  reads an image; M.image by default
+function M.fill(Class, parameters, choices, list, read)
+   local title = Class.__name
+   local take = args.signature(("%s(root: string, %stransform: callable?, "
+      .. "target_transform: callable?)"):format(title, parameters))
+
+   function Class:__init(...)
+      local a = take(...)
+      Dataset.__init(self)
+      for name, values in pairs(choices) do
+         M.choose(title, name, a[name], values)
+         self[name] = a[name]
+      end
+      self.root, self.transform, self.target_transform = a.root, a.transform, a.target_transform
+      self.samples, self.classes = list(title, a)
+   end
+
+   function Class:__len() return #self.samples end
+
+   function Class:load(i)
+      local path, target = table.unpack(self.samples[i], 1, 2)
+      return (read or M.image)(path), target
+   end
+end
+
+--- Returns the samples and the classes of a folder with a folder for each class.
+---@param title string
+---@param path string
+---@return table samples
+---@return string[] classes
+function M.in_folders(title, path)
+   M.list(title, path) -- raises an error that names the dataset if there is no such folder
+   local folder = torch.data.ImageFolder(path)
+   return folder.samples, folder.classes
 end
 
 --- Returns the targets of item i for a list of types, such as a dataset's `target_type`.

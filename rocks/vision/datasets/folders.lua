@@ -10,7 +10,7 @@ local mat = require "tlua.vision.datasets.mat"
 
 local M = {}
 
-local Dataset <const> = torch.data.Dataset
+local Dataset <const> = files.Dataset
 
 local function as_list(value) return type(value) == "string" and {value} or value end
 
@@ -80,9 +80,9 @@ end
 
 function ImageNet:__len() return #self.samples end
 
-function ImageNet:get(i)
+function ImageNet:load(i)
    local path, label = table.unpack(self.samples[i])
-   return files.transformed(self, files.image(path), label)
+   return files.image(path), label
 end
 
 -- CelebA ------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ end
 
 function CelebA:__len() return #self.filename end
 
-function CelebA:get(i)
+function CelebA:load(i)
    local name = self.filename[i]
    local of = {}
    for _, kind in ipairs(self.target_type) do
@@ -181,7 +181,7 @@ function CelebA:get(i)
       end
    end
    local image = files.image(("%s/celeba/img_align_celeba/%s"):format(self.root, name))
-   return files.transformed(self, image, files.targets(of, self.target_type, i))
+   return image, files.targets(of, self.target_type, i)
 end
 
 -- Caltech 101 -------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ end
 
 function Caltech101:__len() return #self._samples end
 
-function Caltech101:get(i)
+function Caltech101:load(i)
    local title, base = "vision.datasets.Caltech101", self.root .. "/caltech101"
    local label, number = table.unpack(self._samples[i])
    local name = self.categories[label]
@@ -250,7 +250,7 @@ function Caltech101:get(i)
       return array_of(title, path, "obj_contour")
    end
    local image = files.image(("%s/101_ObjectCategories/%s/image_%s.jpg"):format(base, name, number))
-   return files.transformed(self, image, files.targets(of, self.target_type, i))
+   return image, files.targets(of, self.target_type, i)
 end
 
 -- Flowers -----------------------------------------------------------------------------------------
@@ -299,9 +299,9 @@ end
 
 function Flowers102:__len() return #self.samples end
 
-function Flowers102:get(i)
+function Flowers102:load(i)
    local path, label = table.unpack(self.samples[i])
-   return files.transformed(self, files.image(path), label)
+   return files.image(path), label
 end
 
 -- Pets --------------------------------------------------------------------------------------------
@@ -366,7 +366,7 @@ end
 
 function OxfordIIITPet:__len() return #self._samples end
 
-function OxfordIIITPet:get(i)
+function OxfordIIITPet:load(i)
    local base = self.root .. "/oxford-iiit-pet"
    local name, label, kind = table.unpack(self._samples[i])
    local of = {
@@ -376,7 +376,7 @@ function OxfordIIITPet:get(i)
       end,
    }
    local image = files.image(("%s/images/%s.jpg"):format(base, name))
-   return files.transformed(self, image, files.targets(of, self.target_types, i))
+   return image, files.targets(of, self.target_types, i)
 end
 
 return M

@@ -11,11 +11,12 @@ local files = require "tlua.vision.datasets.files"
 
 local M = {}
 
-local Dataset <const> = torch.data.Dataset
+local Dataset <const> = files.Dataset
 
+M.VisionDataset = files.Dataset
 M.ImageFolder, M.DatasetFolder = torch.data.ImageFolder, torch.data.DatasetFolder
 
-local read <const>, transformed <const> = files.read, files.transformed
+local read <const> = files.read
 
 -- MNIST and its relatives -------------------------------------------------------------------------
 
@@ -79,8 +80,8 @@ local function define_idx(Class, name, classes)
 
    function Class:__len() return self.data:size(1) end
 
-   function Class:get(i)
-      return transformed(self, self.data[i]:unsqueeze(1), self.targets[i]:item())
+   function Class:load(i)
+      return self.data[i]:unsqueeze(1), self.targets[i]:item()
    end
 
    M[name] = Class
@@ -161,6 +162,75 @@ define_idx(FashionMNIST, "FashionMNIST", clothes)
 local KMNIST = class.class("vision.datasets.KMNIST", Dataset)
 define_idx(KMNIST, "KMNIST", kana)
 
+local take_qmnist = args.signature [[vision.datasets.QMNIST(root: string, what: string?,
+   compat: boolean = true, train: boolean = true, transform: callable?,
+   target_transform: callable?)]]
+
+-- Maps a part of QMNIST to the names of its files, its first item and its number of items.
+local qmnist <const> = {train = {"qmnist-train"}, test = {"qmnist-test"}, nist = {"xnist"},
+   test10k = {"qmnist-test", 1, 10000}, test50k = {"qmnist-test", 10001}}
+
+--- MNIST's digits with the origin of each image. The IDX files, which may be compressed (.gz), are
+--- in the folder QMNIST/raw of `root`. `what` is "train", "test", "test10k", "test50k" or "nist";
+--- without it, `train` decides. An item is an image (1, 28, 28) uint8 and its class: the digit plus
+--- 1. If `compat` is false, the target is a tensor of 8 integers, of which the class is the first.
+--- `transform` and `target_transform` are called with the two values of an item.
+---
+---     local raw = "QMNIST/raw/qmnist-test-"
+---     torch.io.make_folder "QMNIST/raw"
+---     local file = assert(io.open(raw .. "images-idx3-ubyte", "wb"))
+---     local head = string.pack(">I4I4I4I4", 2051, 1, 28, 28)
+---     file:write(head, ("\0"):rep(784)):close()
+---     file = assert(io.open(raw .. "labels-idx2-int", "wb"))
+---     file:write(string.pack(">I4I4I4", 0xC02, 1, 8))
+---     file:write(string.pack(">I4I4I4I4I4I4I4I4", 5, 1, 2, 3, 4, 6, 7, 8)):close()
+---     local set = torch.vision.datasets.QMNIST(".", "test")
+---     print(set.classes[select(2, set:get(1))])
+---     --> 5 - five
+---@class vision.datasets.QMNIST: vision.datasets.VisionDataset
+---@field root string  the folder
+---@field what string  the part of the dataset
+---@field compat boolean  whether targets are only classes
+---@field classes string[]  the names of the classes
+---@field data Tensor  (n, 28, 28) uint8
+---@field targets Tensor  (n, 8) the class, from 1, and the origin of each image
+---@overload fun(root: string, what?: string, options?: table): data.Dataset
+local QMNIST = class.class("vision.datasets.QMNIST", Dataset)
+M.QMNIST = QMNIST
+
+function QMNIST:__init(...)
+   local title, a = "vision.datasets.QMNIST", take_qmnist(...)
+   Dataset.__init(self)
+   local what = a.what or a.train and "train" or "test"
+   files.choose(title, "what", what, {"train", "test", "test10k", "test50k", "nist"})
+   self.root, self.what, self.compat, self.classes = a.root, what, a.compat, digits
+   self.transform, self.target_transform = a.transform, a.target_transform
+   local name, first, count = table.unpack(qmnist[what], 1, 3)
+   local prefix = ("%s/QMNIST/raw/%s-"):format(a.root, name)
+   local path = find(title, prefix .. "labels-idx2-int")
+   local data, targets = torch.load(find(title, prefix .. "images-idx3-ubyte")), torch.load(path)
+   if data:dim() ~= 3 or targets:dim() ~= 2 or targets:size(2) ~= 8
+         or data:size(1) ~= targets:size(1) then
+      files.fail(title, path, "expected 8 integers for each of %d images, got shape %s",
+         data:size(1), targets.shape)
+   end
+   local from = math.min(first or 1, data:size(1) + 1)
+   local n = math.min(count or math.huge, data:size(1) - from + 1)
+   self.data, self.targets = data:narrow(1, from, n), targets:narrow(1, from, n):long()
+   self.targets:select(2, 1):add_(1)
+   local labels = self.targets:select(2, 1)
+   if n > 0 and (labels:min():item() < 1 or labels:max():item() > 10) then
+      files.fail(title, path, "expected digits from 0 to 9")
+   end
+end
+
+function QMNIST:__len() return self.data:size(1) end
+
+function QMNIST:load(i)
+   local target = self.targets[i]
+   return self.data[i]:unsqueeze(1), self.compat and target[1]:item() or target
+end
+
 local take_emnist = args.signature [[vision.datasets.EMNIST(root: string, split: string,
    train: boolean = true, transform: callable?, target_transform: callable?)]]
 
@@ -220,8 +290,8 @@ end
 
 function EMNIST:__len() return self.data:size(1) end
 
-function EMNIST:get(i)
-   return transformed(self, self.data[i]:unsqueeze(1), self.targets[i]:item())
+function EMNIST:load(i)
+   return self.data[i]:unsqueeze(1), self.targets[i]:item()
 end
 
 -- STL10 -------------------------------------------------------------------------------------------
@@ -283,8 +353,8 @@ end
 
 function STL10:__len() return self.data:size(1) end
 
-function STL10:get(i)
-   return transformed(self, self.data[i], self.labels[i]:item())
+function STL10:load(i)
+   return self.data[i], self.labels[i]:item()
 end
 
 -- COCO --------------------------------------------------------------------------------------------
@@ -345,9 +415,39 @@ end
 
 function CocoDetection:__len() return #self.ids end
 
-function CocoDetection:get(i)
+function CocoDetection:load(i)
    local id = self.ids[i]
-   return transformed(self, torch.load(self.root .. "/" .. self._names[id]), self._lists[id])
+   return torch.load(self.root .. "/" .. self._names[id]), self._lists[id]
+end
+
+--- Images with captions in COCO's format. `root` is the folder of the images, and `annFile` is the
+--- JSON file. An item is an image (C, H, W) uint8 and the list of its captions. `transform` and
+--- `target_transform` are called with the two values of an item.
+---
+---     torch.save(torch.zeros(3, 8, 8, {dtype = "uint8"}), "a.png")
+---     local file = assert(io.open("a.json", "w"))
+---     file:write [[{"images": [{"id": 5, "file_name": "a.png"}],
+---        "annotations": [{"image_id": 5, "caption": "A dark square."}]}]]
+---     file:close()
+---     local set = torch.vision.datasets.CocoCaptions(".", "a.json")
+---     print(select(2, set:get(1))[1])
+---     --> A dark square.
+---@class vision.datasets.CocoCaptions: vision.datasets.CocoDetection
+---@overload fun(root: string, annFile: string, options?: table): data.Dataset
+local CocoCaptions, detection = class.class("vision.datasets.CocoCaptions", CocoDetection)
+M.CocoCaptions = CocoCaptions
+
+function CocoCaptions:load(i)
+   local image, list = detection.load(self, i)
+   local captions = {}
+   for k, own in ipairs(list) do
+      if type(own.caption) ~= "string" then
+         torch.raise(("vision.datasets.CocoCaptions: %s: expected a caption in each annotation")
+            :format(self._names[self.ids[i]]))
+      end
+      captions[k] = own.caption
+   end
+   return image, captions
 end
 
 -- Random images -----------------------------------------------------------------------------------
@@ -385,20 +485,18 @@ end
 
 function FakeData:__len() return self.size end
 
-function FakeData:get(i)
-   if math.type(i) ~= "integer" or i < 1 or i > self.size then
-      torch.raise(("vision.datasets.FakeData: expected a position from 1 to %d, got %s"):format(
-         self.size, tostring(i)))
-   end
+function FakeData:load(i)
    local generator = torch.Generator():manual_seed(i + self.random_offset)
    local image = (torch.rand(self.image_size, {generator = generator}) * 256):to "uint8"
    local label = math.floor(torch.rand(1, {generator = generator}):item() * self.num_classes) + 1
-   return transformed(self, image, label)
+   return image, label
 end
 
 return lazy.load(M, lazy.modules("tlua.vision.datasets", {
    arrays = "CIFAR10 CIFAR100 SVHN",
    folders = "ImageNet Caltech101 Flowers102 OxfordIIITPet CelebA",
    listed = "EuroSAT Country211 RenderedSST2 Food101 DTD FGVCAircraft",
+   more = "SUN397 Caltech256 Imagenette Places365 CLEVRClassification GTSRB Omniglot SEMEION "
+      .. "FER2013",
    voc = "VOCDetection VOCSegmentation",
 }))

@@ -1,7 +1,6 @@
 -- listed.lua - datasets of image files with one class each, whose samples are folders or lines of
 -- text files: EuroSAT, Country211, RenderedSST2, Food101, DTD and FGVCAircraft.
 
-local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local json = require "tlua.utils.json"
@@ -10,41 +9,12 @@ local files = require "tlua.vision.datasets.files"
 
 local M = {}
 
-local Dataset <const> = torch.data.Dataset
+local Dataset <const> = files.Dataset
 
--- Fills a class of datasets. `parameters` are those of the constructor between `root` and
--- `transform`, and `choices` maps a parameter to its values. list(title, a) returns the samples,
--- pairs of a path and a class from 1, and the names of the classes.
+-- Fills a class as files.fill does, and adds it to this module.
 local function fill(Class, parameters, choices, list)
-   local title = Class.__name
-   local take = args.signature(("%s(root: string, %stransform: callable?, "
-      .. "target_transform: callable?)"):format(title, parameters))
-   M[title:match "[^.]+$"] = Class
-
-   function Class:__init(...)
-      local a = take(...)
-      Dataset.__init(self)
-      for name, values in pairs(choices) do
-         files.choose(title, name, a[name], values)
-         self[name] = a[name]
-      end
-      self.root, self.transform, self.target_transform = a.root, a.transform, a.target_transform
-      self.samples, self.classes = list(title, a)
-   end
-
-   function Class:__len() return #self.samples end
-
-   function Class:get(i)
-      local path, label = table.unpack(self.samples[i])
-      return files.transformed(self, files.image(path), label)
-   end
-end
-
--- Returns the samples and the classes of a folder with a folder for each class.
-local function in_folders(title, path)
-   files.list(title, path) -- raises an error that names the dataset if there is no such folder
-   local folder = torch.data.ImageFolder(path)
-   return folder.samples, folder.classes
+   M[Class.__name:match "[^.]+$"] = Class
+   files.fill(Class, parameters, choices, list)
 end
 
 -- Returns a map from names to their positions.
@@ -71,7 +41,9 @@ end
 ---@overload fun(root: string, options?: table): data.Dataset
 local EuroSAT = class.class("vision.datasets.EuroSAT", Dataset)
 
-fill(EuroSAT, "", {}, function(title, a) return in_folders(title, a.root .. "/eurosat/2750") end)
+fill(EuroSAT, "", {}, function(title, a)
+   return files.in_folders(title, a.root .. "/eurosat/2750")
+end)
 
 --- Photographs from 211 countries, in the folder country211 of `root`. `split` is "train", "valid"
 --- or "test". Items, `transform` and `target_transform` are as in EuroSAT.
@@ -91,7 +63,9 @@ fill(EuroSAT, "", {}, function(title, a) return in_folders(title, a.root .. "/eu
 local Country211 = class.class("vision.datasets.Country211", Dataset)
 
 fill(Country211, "split: string = 'train', ", {split = {"train", "valid", "test"}},
-   function(title, a) return in_folders(title, ("%s/country211/%s"):format(a.root, a.split)) end)
+   function(title, a)
+      return files.in_folders(title, ("%s/country211/%s"):format(a.root, a.split))
+   end)
 
 --- Pictures of sentences from film reviews, in the folder rendered-sst2 of `root`. `split` is
 --- "train", "val" or "test". The classes are negative and positive. Items, `transform` and
@@ -113,8 +87,8 @@ local RenderedSST2 = class.class("vision.datasets.RenderedSST2", Dataset)
 
 fill(RenderedSST2, "split: string = 'train', ", {split = {"train", "val", "test"}},
    function(title, a)
-      return in_folders(title, ("%s/rendered-sst2/%s"):format(a.root, a.split == "val" and "dev"
-         or a.split))
+      local folder = a.split == "val" and "dev" or a.split
+      return files.in_folders(title, ("%s/rendered-sst2/%s"):format(a.root, folder))
    end)
 
 --- Photographs of 101 dishes, in the folder food-101 of `root`. `split` is "train" or "test".

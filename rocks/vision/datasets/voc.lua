@@ -8,7 +8,7 @@ local files = require "tlua.vision.datasets.files"
 
 local M = {}
 
-local Dataset <const> = torch.data.Dataset
+local Dataset <const> = files.Dataset
 
 -- XML ---------------------------------------------------------------------------------------------
 
@@ -120,14 +120,14 @@ end
 
 function VOCDetection:__len() return #self.images end
 
-function VOCDetection:get(i)
+function VOCDetection:load(i)
    local title, path = "vision.datasets.VOCDetection", self.targets[i]
    local target, message = parse(files.read(title, path))
    if not target or type(target.annotation) ~= "table" then
       files.fail(title, path, "%s", message or "expected an element <annotation>")
    end
    target.annotation.object = target.annotation.object or {}
-   return files.transformed(self, files.image(self.images[i]), target)
+   return files.image(self.images[i]), target
 end
 
 --- Images with masks of Pascal VOC. `year`, `image_set`, `transform`, `target_transform` and
@@ -179,11 +179,11 @@ local function numbers_of(title, path, colours)
    return number:to "uint8"
 end
 
-function VOCSegmentation:get(i)
+function VOCSegmentation:load(i)
    local title, path = "vision.datasets.VOCSegmentation", self.targets[i]
    local mask = torch.load(path)
    mask = mask:size(1) >= 3 and numbers_of(title, path, mask:narrow(1, 1, 3)) or mask[1]
-   return files.transformed(self, files.image(self.images[i]), mask)
+   return files.image(self.images[i]), mask
 end
 
 return M

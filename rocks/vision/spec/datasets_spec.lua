@@ -247,6 +247,119 @@ describe("torch.vision.datasets", function()
          message_of(datasets.OxfordIIITPet, folder, "test"))
    end))
 
+   it("reads further datasets of folders and lists", shell.in_folder(function(folder)
+      local image = torch.full({3, 4, 4}, 200, {dtype = "uint8"})
+      local function write(path, text)
+         path = folder .. "/" .. path
+         torch.io.make_folder(path:match "^(.*)/")
+         if text then shell.write(path, text) else torch.save(image, path) end
+      end
+      write("SUN397/ClassName.txt", "/a/abbey\n/b/bar/outdoor\n")
+      write "SUN397/a/abbey/sun_b.jpg"
+      write "SUN397/b/bar/outdoor/sun_a.jpg"
+      write "caltech256/256_ObjectCategories/002.flag/002_0001.jpg"
+      write "imagenette2-320/train/n03028079/a.jpg"
+      write("categories_places365.txt", "/a/airfield 0\n/z/zen_garden 1\n")
+      write("places365_train_standard.txt", "/z/zen_garden/1.jpg 1\n")
+      write("places365_test.txt", "1.jpg\n")
+      write "data_256_standard/z/zen_garden/1.jpg"
+      write "test_large/1.jpg"
+      write "clevr/CLEVR_v1.0/images/train/a.png"
+      write("clevr/CLEVR_v1.0/scenes/CLEVR_train_scenes.json",
+         '{"scenes": [{"image_filename": "a.png", "objects": [1, 2, 3]}]}')
+      write("gtsrb/GTSRB/Training/00000/1.ppm", "P6\n# by hand\n255 1 255\n" .. ("\1\2\3"):rep(255))
+      write("gtsrb/GTSRB/Final_Test/Images/7.ppm", "P6 4 4 255\n" .. ("\200"):rep(48))
+      write("gtsrb/GT-final_test.csv", "Filename;Width;Height;Roi.X1;ClassId\r\n7.ppm;4;4;1;16\r\n")
+      write "omniglot-py/images_evaluation/Greek/character02/0001_01.png"
+      local sets = {
+         {datasets.SUN397(folder), 2, 2, "bar/outdoor"}, {datasets.Caltech256(folder), 1, 1, "002.flag"},
+         {datasets.Places365(folder, {small = true}), 1, 2, "/z/zen_garden"},
+         {datasets.Places365(folder, "test"), 1}, {datasets.CLEVRClassification(folder), 1, 3},
+         {datasets.GTSRB(folder, "test"), 1, 17},
+      }
+      for _, row in ipairs(sets) do
+         local set, length, target, name = table.unpack(row, 1, 4)
+         local pixels, label = set:get(length)
+         assert.same({length, {3, 4, 4}}, {#set, {table.unpack(pixels.shape)}})
+         assert.equal(target, label)
+         assert.equal(name, name and set.classes[label])
+         assert.equal(200 * 48, pixels:sum():item())
+      end
+      assert.same({"church", "church building"}, datasets.Imagenette(folder, "train", "320px").classes[1])
+      assert.same({3, 1, 255}, {table.unpack(datasets.GTSRB(folder):get(1).shape)})
+      assert.equal("tensor([1, 2, 3], dtype=torch.uint8)", tostring(datasets.GTSRB(folder):get(1)[{{}, 1, 255}]))
+      local omniglot = datasets.Omniglot(folder, false)
+      assert.same({1, 4, 4}, {table.unpack(omniglot:get(1).shape)})
+      assert.equal("Greek/character02", omniglot.classes[1])
+      for path, case in pairs {
+         ["SUN397/ClassName.txt"] = {"abbey\n", "line 1: expected a class such as /a/abbey, got \"abbey\"",
+            datasets.SUN397},
+         ["categories_places365.txt"] = {"/a/a 3\n", "line 1: expected a class and the number 0", datasets.Places365},
+         ["places365_train_standard.txt"] = {"1.jpg 9\n", "line 1: expected an image and a class below 2",
+            datasets.Places365},
+         ["clevr/CLEVR_v1.0/scenes/CLEVR_train_scenes.json"] = {"[", "expected an object with a list of scenes",
+            datasets.CLEVRClassification},
+         ["gtsrb/GTSRB/Training/00000/1.ppm"] = {"P6 9", "expected an image of the format P6",
+            function(...) return datasets.GTSRB(...):get(1) end},
+      } do
+         local before = shell.read(folder .. "/" .. path)
+         write(path, case[1])
+         local message = message_of(case[3], folder)
+         write(path, before)
+         assert.is_truthy(message:find(path .. ": " .. case[2], 1, true), message)
+      end
+      assert.matches("nowhere/caltech256", message_of(datasets.Caltech256, "nowhere"))
+   end))
+
+   it("reads tables of pixels, QMNIST and captions", shell.in_folder(function(folder)
+      shell.write(folder .. "/semeion.data", ("0.0000 "):rep(255) .. "1.0000 0 0 0 0 0 0 0 0 0 1 \n")
+      local image, label = datasets.SEMEION(folder):get(1)
+      assert.same({255, 255, 10}, {image[{1, 16, 16}]:item(), image:sum():item(), label})
+      shell.write(folder .. "/semeion.data", "1 2\n")
+      assert.matches("semeion.data: line 1: expected 256 pixels and 10 numbers", message_of(datasets.SEMEION, folder))
+      shell.ok("mkdir -p " .. folder .. "/fer2013 " .. folder .. "/QMNIST/raw")
+      local pixels = ("7 "):rep(48 * 48 - 1) .. "9"
+      local csv = folder .. "/fer2013/icml_face_data.csv"
+      shell.write(csv, ("emotion, Usage, pixels\n6,Training,%s\n2,PublicTest,%s\n0,PrivateTest,%s\n"):format(pixels,
+         pixels, pixels))
+      local set = datasets.FER2013(folder, "test")
+      image, label = set:get(1)
+      assert.same({2, 9, 3}, {#set, image[{1, 48, 48}]:item(), label})
+      assert.equal(1, #datasets.FER2013(folder))
+      shell.write(csv, "emotion,pixels\n7," .. pixels .. "\n")
+      assert.matches("icml_face_data.csv: line 2: expected an emotion from 0 to 6",
+         message_of(datasets.FER2013, folder))
+      local raw = folder .. "/QMNIST/raw/qmnist-test-"
+      shell.write(raw .. "images-idx3-ubyte", string.pack(">I4I4I4I4", 2051, 2, 2, 2) .. "\1\2\3\4\5\6\7\8")
+      local labels = string.pack(">I4I4I4" .. ("I4"):rep(16), 0xC02, 2, 8, 1, 2, 3, 4, 5, 6, 7, 8,
+         9, 1, 1, 1, 1, 1, 1, 1)
+      shell.write(raw .. "labels-idx2-int", labels)
+      assert.equal(10, select(2, datasets.QMNIST(folder, "test"):get(2)))
+      local _, all = datasets.QMNIST(folder, {what = "test10k", compat = false}):get(1)
+      assert.same({2, 2, 3, 4, 5, 6, 7, 8}, all:tolist())
+      assert.equal(0, #datasets.QMNIST(folder, "test50k"))
+      shell.write(raw .. "labels-idx2-int", string.pack(">I4I4I4I4", 0xC02, 1, 1, 1))
+      assert.matches("labels%-idx2%-int: expected 8 integers for each of 2 images",
+         message_of(datasets.QMNIST, folder, "test"))
+      torch.save(torch.zeros(3, 2, 2, {dtype = "uint8"}), folder .. "/b.png")
+      shell.write(folder .. "/a.json", [[{"images": [{"id": 7, "file_name": "b.png"}],
+         "annotations": [{"image_id": 7, "caption": "one"}, {"image_id": 7, "caption": "two"}]}]])
+      local captions = datasets.CocoCaptions(folder, folder .. "/a.json")
+      assert.same({"one", "two"}, select(2, captions:get(1)))
+      -- All datasets refuse positions at which they have no item.
+      for _, i in ipairs {0, 3, -1, 1.5, 99, "2", 0 / 0} do
+         for _, own in ipairs {set, captions} do
+            assert.has_error(function() own:get(i) end, ("%s: expected a position from 1 to %d, got %s"):format(
+               torch.type(own), #own, tostring(i)))
+         end
+      end
+      assert.has_error(function() datasets.FakeData(2, {1, 2, 2}):get() end,
+         "vision.datasets.FakeData: expected a position from 1 to 2, got nil")
+      shell.ok("mkdir -p " .. folder .. "/images/cat && cp " .. folder .. "/b.png " .. folder .. "/images/cat")
+      assert.has_error(function() datasets.ImageFolder(folder .. "/images"):get(2) end,
+         "data.ImageFolder: expected a position from 1 to 1, got 2")
+   end))
+
    it("makes the same random images each time", function()
       local set = datasets.FakeData(5, {1, 4, 4}, {num_classes = 3})
       local image, label = set:get(4)
