@@ -6,9 +6,9 @@ local class = require "tlua.class"
 
 local M = {}
 
--- Limits: the number of values that are looked at, and the number of elements of a tensor that
--- requires no gradient, such as a data set.
-local MOST_VALUES <const>, MOST_ELEMENTS <const> = 1 << 17, 1 << 22
+-- Limits: the number of values that are looked at, and the number of elements of all tensors that
+-- require no gradient, such as a data set.
+local MOST_VALUES <const>, MOST_ELEMENTS <const> = 1 << 17, 1 << 24
 
 -- Calls fn with each table and tensor that can be reached from `start`.
 local function each(start, fn)
@@ -42,10 +42,15 @@ local function each(start, fn)
 end
 
 local function can_keep(tensor)
-   if torch._sparse_parts(tensor) or tensor:is_inference() or tensor.device.type == "meta" then
-      return false
-   end
-   return tensor.requires_grad or tensor:numel() <= MOST_ELEMENTS
+   return not torch._sparse_parts(tensor) and not tensor:is_inference()
+      and tensor.device.type ~= "meta"
+end
+
+local function is_optimizer(value)
+   if not getmetatable(value) or type(rawget(value, "state")) ~= "table" then return false end
+   -- the metamethod __index of an object may raise an error
+   local fine, result = pcall(class.isinstance, value, require "tlua.optim.Optimizer")
+   return fine and result
 end
 
 --- Saves the values and gradients of the tensors, and the states of the optimizers, that a function
@@ -56,7 +61,7 @@ end
 ---@param optimizers optim.Optimizer[]  optimizers whose state is left out
 ---@return function
 function M.keep(fn, named, optimizers)
-   local skipped, kept, gradients, states = {}, {}, {}, {}
+   local skipped, kept, gradients, states, elements = {}, {}, {}, {}, 0
    for _, entry in ipairs(named) do skipped[entry[2]] = true end
    for _, optimizer in ipairs(optimizers) do skipped[optimizer] = true end
    local _ <close> = torch.no_grad()
@@ -67,13 +72,14 @@ function M.keep(fn, named, optimizers)
    each(fn, function(value)
       if skipped[value] then return end
       if torch.is_tensor(value) then
-         if not can_keep(value) then return end
+         local more = value.requires_grad and 0 or value:numel()
+         if not can_keep(value) or elements + more > MOST_ELEMENTS then return end
+         elements = elements + more
          keep(value)
          local grad = value.is_leaf and value.grad
          if grad and can_keep(grad) then keep(grad) end
          if value.requires_grad and value.is_leaf then gradients[#gradients + 1] = {value, grad} end
-      elseif getmetatable(value) and type(rawget(value, "state")) == "table"
-            and class.isinstance(value, require "tlua.optim.Optimizer") then
+      elseif is_optimizer(value) then
          local copy = {}
          for key, item in next, value.state do copy[key] = item end
          states[#states + 1] = {value.state, copy}
