@@ -141,6 +141,8 @@ describe("torch.distributed, called as in PyTorch's programs,", function()
          function() return dist.launch end)
       assert.raises("torch.distributed.run: it is a command here", function() return dist.run end)
       assert.raises("torch.distributed.rpc: there are no remote calls", function() return dist.rpc end)
+      assert.raises("torch.distributed.fsdp.FullyShardedDataParallel: torch.distributed.fsdp.fully_shard(model)",
+         function() return dist.fsdp.FullyShardedDataParallel end)
       if not torch.cuda.is_available() then
          assert.raises('backend "nccl" needs a GPU for each rank, and this process finds none',
             function() dist.init_process_group "nccl" end)
