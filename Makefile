@@ -949,10 +949,12 @@ emulator:
 ASAN_ENV = ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=1 \
   LSAN_OPTIONS=suppressions=$(SUPPRESSIONS)/lsan.supp:print_suppressions=0 UBSAN_OPTIONS=print_stacktrace=1
 # Left out are specs that run long and call no C code that other specs do not call too: examples,
-# agents, whole vision models and their export, trainings in several processes, and Lua code of
-# packages that uses only operators, sockets and process groups.
+# agents, whole models of vision, text and sound and their export, trainings in several processes,
+# the names of Torch7, and Lua code of packages that uses only operators, sockets and process groups.
 WITHOUT_ASAN = spec/examples $(foreach name,$(notdir $(wildcard rocks/*)),rocks/$(name)/spec/examples) \
-  $(addprefix rocks/,audio/spec/functional hub/spec/hub llm/spec/batch llm/spec/cache mlflow/spec/mlflow \
+  $(filter-out $(addprefix rocks/torch7/spec/,image7_% t7_% threads7_%),$(wildcard rocks/torch7/spec/*.lua)) \
+  $(addprefix rocks/,audio/spec/functional audio/spec/rnnt plot/spec text/spec/models \
+  vision/spec/detection hub/spec/hub llm/spec/batch llm/spec/cache mlflow/spec/mlflow \
   onnx/spec/export rl/spec/agents serve/spec/command serve/spec/language serve/spec/versions text/spec/searches text/spec/tokenizer \
   vision/spec/models $(addprefix trainer/spec/,lies other_ranks resume strategy sweep)) \
   $(foreach name,checkpoint context elastic fsdp gpt optim pipelining tensor,spec/dist/$(name)_spec) spec/port/training
