@@ -497,6 +497,6 @@ return lazy.load(M, lazy.modules("tlua.vision.datasets", {
    folders = "ImageNet Caltech101 Flowers102 OxfordIIITPet CelebA",
    listed = "EuroSAT Country211 RenderedSST2 Food101 DTD FGVCAircraft",
    more = "SUN397 Caltech256 Imagenette Places365 CLEVRClassification GTSRB Omniglot SEMEION "
-      .. "FER2013",
+      .. "FER2013 SBU Flickr30k",
    voc = "VOCDetection VOCSegmentation",
 }))

@@ -1,5 +1,5 @@
 -- more.lua - datasets of image files and of tables of pixels: SUN397, Caltech256, Imagenette,
--- Places365, CLEVRClassification, GTSRB, Omniglot, SEMEION and FER2013.
+-- Places365, CLEVRClassification, GTSRB, Omniglot, SBU, Flickr30k, SEMEION and FER2013.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -306,6 +306,80 @@ fill(Omniglot, "background: boolean = true, ", {}, function(title, a)
    end
    return samples, classes
 end, function(path) return torch.load(path):narrow(1, 1, 1):contiguous() end)
+
+-- Captions --------------------------------------------------------------------------------------
+
+--- Photographs with captions. The folder dataset of `root` contains the photographs and the files
+--- SBU_captioned_photo_dataset_urls.txt and SBU_captioned_photo_dataset_captions.txt, which have a
+--- line for each photograph. An item is an image (3, H, W) uint8 and its caption. Photographs whose
+--- file is missing are left out. `transform` and `target_transform` are called with the two values
+--- of an item.
+---
+---     local prefix = "dataset/SBU_captioned_photo_dataset_"
+---     torch.io.make_folder "dataset"
+---     torch.save(torch.zeros(3, 8, 8, {dtype = "uint8"}), "dataset/1.jpg")
+---     local file = assert(io.open(prefix .. "urls.txt", "w"))
+---     file:write("http://photos.example/9/1.jpg\n"):close()
+---     file = assert(io.open(prefix .. "captions.txt", "w"))
+---     file:write("A dark square.\n"):close()
+---     print(select(2, torch.vision.datasets.SBU("."):get(1)))
+---     --> A dark square.
+---@class vision.datasets.SBU: vision.datasets.VisionDataset
+---@field root string  the folder
+---@field samples {[1]: string, [2]: string}[]  path and caption
+---@overload fun(root: string, options?: table): data.Dataset
+local SBU = class.class("vision.datasets.SBU", Dataset)
+
+fill(SBU, "", {}, function(title, a)
+   local prefix, samples = a.root .. "/dataset/SBU_captioned_photo_dataset_", {}
+   local urls = files.lines(title, prefix .. "urls.txt")
+   local captions = files.lines(title, prefix .. "captions.txt")
+   if #urls ~= #captions then
+      files.fail(title, prefix .. "captions.txt", "expected %d lines, one for each URL, got %d",
+         #urls, #captions)
+   end
+   for i, url in ipairs(urls) do
+      local path = a.root .. "/dataset/" .. (url:match "([^/%s]+)%s*$" or "")
+      if files.exists(path) then samples[#samples + 1] = {path, captions[i]:match "^(.-)%s*$"} end
+   end
+   return samples
+end)
+
+--- Photographs with five captions each. `root` is the folder of the photographs, and `ann_file` is
+--- the list of the captions: a line has the name of a photograph, "#" with a digit, a tabulator and
+--- a caption. An item is an image (3, H, W) uint8 and the list of its captions. `transform` and
+--- `target_transform` are called with the two values of an item.
+---
+---     torch.save(torch.zeros(3, 8, 8, {dtype = "uint8"}), "7.jpg")
+---     local file = assert(io.open("list.token", "w"))
+---     file:write("7.jpg#0\tA dark square.\n7.jpg#1\tNight.\n"):close()
+---     local set = torch.vision.datasets.Flickr30k(".", "list.token")
+---     print(select(2, set:get(1))[2])
+---     --> Night.
+---@class vision.datasets.Flickr30k: vision.datasets.VisionDataset
+---@field root string  the folder of the photographs
+---@field samples {[1]: string, [2]: string[]}[]  path and captions
+---@overload fun(root: string, ann_file: string, options?: table): data.Dataset
+local Flickr30k = class.class("vision.datasets.Flickr30k", Dataset)
+
+fill(Flickr30k, "ann_file: string, ", {}, function(title, a)
+   local captions, names, samples = {}, {}, {}
+   for i, line in ipairs(files.lines(title, a.ann_file)) do
+      local name, caption = line:match "^%s*(.-)#%d\t(.-)%s*$"
+      if not name then
+         files.fail(title, a.ann_file,
+            "line %d: expected a photograph, # with a digit, a tabulator and a caption, got %q", i,
+            line)
+      end
+      if not captions[name] then
+         captions[name], names[#names + 1] = {}, name
+      end
+      table.insert(captions[name], caption)
+   end
+   table.sort(names)
+   for i, name in ipairs(names) do samples[i] = {a.root .. "/" .. name, captions[name]} end
+   return samples
+end)
 
 -- Tables of pixels --------------------------------------------------------------------------------
 

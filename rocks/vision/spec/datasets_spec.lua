@@ -346,6 +346,20 @@ describe("torch.vision.datasets", function()
          "annotations": [{"image_id": 7, "caption": "one"}, {"image_id": 7, "caption": "two"}]}]])
       local captions = datasets.CocoCaptions(folder, folder .. "/a.json")
       assert.same({"one", "two"}, select(2, captions:get(1)))
+      shell.write(folder .. "/list.token", "b.png#0\tA b.\n\na.png#0\tAn a.\nb.png#1\tTwo, three \n")
+      local flickr = datasets.Flickr30k(folder, folder .. "/list.token")
+      assert.same({{"A b.", "Two, three"}, 2}, {select(2, flickr:get(2)), #flickr})
+      shell.write(folder .. "/list.token", "b.png A b.\n")
+      assert.matches("list.token: line 1: expected a photograph, # with a digit, .* got \"b.png A b.\"",
+         message_of(datasets.Flickr30k, folder, folder .. "/list.token"))
+      local prefix = folder .. "/dataset/SBU_captioned_photo_dataset_"
+      shell.ok("mkdir " .. folder .. "/dataset && cp " .. folder .. "/b.png " .. folder .. "/dataset/2.png")
+      shell.write(prefix .. "urls.txt", "http://x/1.png\nhttp://x/y/2.png\r\n")
+      shell.write(prefix .. "captions.txt", "first\nsecond \n")
+      local sbu = datasets.SBU(folder)
+      assert.same({"second", 1}, {select(2, sbu:get(1)), #sbu})
+      shell.write(prefix .. "captions.txt", "first\n")
+      assert.matches("captions.txt: expected 2 lines, one for each URL, got 1", message_of(datasets.SBU, folder))
       -- All datasets refuse positions at which they have no item.
       for _, i in ipairs {0, 3, -1, 1.5, 99, "2", 0 / 0} do
          for _, own in ipairs {set, captions} do
