@@ -398,6 +398,8 @@ describe("a compiled function follows", function()
       follows(function() rawset(nn, "compile_spec_k", 4) end, fn, x)
       follows(function() torch.compile_spec_t.k = 5 end, fn, x)
       rawset(nn, "compile_spec_k", nil)
+      local key = "compile_spec" .. "_t"
+      follows(function() torch.compile_spec_t.k = 9 end, function(t) return t * torch[key].k end, x)
       rawset(torch, "compile_spec_t", nil)
    end)
 

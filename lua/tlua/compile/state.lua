@@ -103,13 +103,18 @@ function State:visit(value, path)
 end
 
 -- Adds the data that the script has stored in the library's tables, under keys that occur as
--- constants in the script's functions. Functions of the library do not read such data.
+-- constants in the script's functions or are values of their variables. Functions of the library do
+-- not read such data.
 function State:add_data(functions)
    local texts = {}
    for _, fn in ipairs(functions) do
       if not library.owns(fn) then texts[#texts + 1] = string.dump(fn, true) end
    end
-   local text, i = table.concat(texts), 0
+   for n = 3, self.upvalues.n, 3 do
+      local item = self.upvalues[n]
+      if type(item) == "string" then texts[#texts + 1] = item end
+   end
+   local text, i = table.concat(texts, "\0"), 0
    while i < #self.reached do
       i = i + 1
       local owner = self.reached[i]
