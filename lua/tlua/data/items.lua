@@ -34,8 +34,8 @@ function M.get(dataset, i)
    if type(dataset) == "table" and getmetatable(dataset) then return dataset:get(i) end
    local item = dataset[i]
    if item == nil then
-      torch.raise(("data: position %s: expected 1 to %d, since the dataset is a list of that length")
-         :format(i, #dataset))
+      torch.raise(("data: position %s: expected 1 to %d, since the dataset is a list of that "
+         .. "length"):format(i, #dataset))
    end
    if type(item) == "table" and not getmetatable(item) and #item > 0 then
       return table.unpack(item)

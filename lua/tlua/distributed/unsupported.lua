@@ -1,5 +1,5 @@
--- unsupported.lua - names of PyTorch's torch.distributed and torch.distributed.fsdp that tlua lacks,
--- with their replacements.
+-- unsupported.lua - names of PyTorch's torch.distributed and torch.distributed.fsdp that tlua
+-- lacks, with their replacements.
 
 return {
    run = "it is a command here: `tlua run -n 4 script.lua`, which takes torchrun's options",

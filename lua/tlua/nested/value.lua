@@ -32,7 +32,7 @@ local known, count = setmetatable({}, {__mode = "v"}), 0
 
 --- Returns the description of the rows of a nested tensor, which lie in one tensor of values. Equal
 --- lists give the same table, as long as a nested tensor uses it.
----@param starts integer[]?  the first position of each row; without it each row follows the last one
+---@param starts integer[]?  the first position of each row; without it each row follows the last
 ---@param lengths integer[]
 ---@param last integer?  the position after the last row, for `starts`
 ---@return nested.Ragged

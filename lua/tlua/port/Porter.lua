@@ -79,8 +79,8 @@ function Porter:field(object, name)
    return object .. "." .. name
 end
 
---- Converts a Python comment to a Lua comment. A space before a bracket prevents `--[[`, which would
---- begin a comment of several lines.
+--- Converts a Python comment to a Lua comment. A space before a bracket prevents `--[[`, which
+--- would begin a comment of several lines.
 function Porter.comment(comment)
    return (comment.text:sub(1, 1) == "[" and "-- " or "--") .. comment.text
 end
