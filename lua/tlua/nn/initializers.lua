@@ -247,8 +247,8 @@ local take_orthogonal = args.signature
    "nn.init.orthogonal_(tensor: tensor, gain: number = 1)"
 
 --- Fills a matrix with orthogonal rows, or with orthogonal columns if it has more rows than
---- columns. The result is gain * Q, where Q * R is the QR decomposition of a random normal matrix in
---- which R has a positive diagonal. Dimensions after the first are flattened to one.
+--- columns. The result is gain * Q, where Q * R is the QR decomposition of a random normal matrix
+--- in which R has a positive diagonal. Dimensions after the first are flattened to one.
 ---@param tensor Tensor  (n, *)
 ---@param options? {gain: number}
 ---@return Tensor tensor
