@@ -954,7 +954,7 @@ ASAN_ENV = ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:a
 WITHOUT_ASAN = spec/examples $(foreach name,$(notdir $(wildcard rocks/*)),rocks/$(name)/spec/examples) \
   $(filter-out $(addprefix rocks/torch7/spec/,image7_% t7_% threads7_%),$(wildcard rocks/torch7/spec/*.lua)) \
   $(addprefix rocks/,audio/spec/functional audio/spec/rnnt plot/spec text/spec/models \
-  vision/spec/detection hub/spec/hub llm/spec/batch llm/spec/cache mlflow/spec/mlflow \
+  hub/spec/hub llm/spec/batch llm/spec/cache mlflow/spec/mlflow \
   onnx/spec/export rl/spec/agents serve/spec/command serve/spec/language serve/spec/versions text/spec/searches text/spec/tokenizer \
   vision/spec/models $(addprefix trainer/spec/,lies other_ranks resume strategy sweep)) \
   $(foreach name,checkpoint context elastic fsdp gpt optim pipelining tensor,spec/dist/$(name)_spec) spec/port/training
