@@ -499,6 +499,8 @@ describe("products, quotients and sums of complex numbers", function()
                   assert.is_true(torch.equal(product, with_threads(2, function() return x:mm(y) end)))
                end
             end
+            local gram = lefts[1]:mm(lefts[1].mH)
+            assert(device.name or torch.equal(gram, gram.mH), "the product of z and z.mH is not exactly Hermitian")
          end
       end
    end)

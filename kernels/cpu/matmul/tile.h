@@ -39,6 +39,15 @@ typedef struct tlk_TileLoops {
   ** apart. The loop may read a whole tile's rows through `in`, but writes only `rows` of them. */
   void (*tile)(int rows, int vectors, int64_t n, const int64_t *offsets, const void *const *in,
                const void *panel, int64_t pitch, bool add, void *out, int64_t out_step);
+#if TLK_COMPLEX_PRODUCTS
+  /* Computes complex numbers from two real products of the same complex numbers b: `sums` has two
+  ** rows for each of `rows` rows of out, the products of the real parts of a with b, and those of
+  ** the imaginary parts of a with b. A row consists of `vectors` vectors of pairs. The numbers are
+  ** stored in out, or added to it if `add`; out may be `sums`, with an out_step of at most 2 *
+  ** pitch. */
+  void (*join)(int rows, int vectors, const void *sums, int64_t pitch, bool add, void *out,
+               int64_t out_step);
+#endif
   /* Adds bias[c] to out[r][c] unless bias is NULL, and then sets negative elements to 0 if
   ** `relu`. */
   void (*finish)(int64_t rows, int64_t cols, const void *bias, bool relu, void *out,

@@ -83,6 +83,54 @@ static void tile(int rows, int vectors, int64_t n, const int64_t *offsets, const
   }
 }
 
+#if TLK_COMPLEX_PRODUCTS
+/* The positions of the numbers of a vector when the two numbers of each pair are exchanged. */
+#if TLK_VECTOR_BYTES / 16 * NUMBERS == 16
+#define SWAPPED 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14
+#elif TLK_VECTOR_BYTES / 16 * NUMBERS == 8
+#define SWAPPED 1, 0, 3, 2, 5, 4, 7, 6
+#elif TLK_VECTOR_BYTES / 16 * NUMBERS == 4
+#define SWAPPED 1, 0, 3, 2
+#else
+#define SWAPPED 1, 0
+#endif
+#if NUMBERS == 4
+typedef int32_t VecPlaces __attribute__((vector_size(TLK_VECTOR_BYTES)));
+#else
+typedef int64_t VecPlaces __attribute__((vector_size(TLK_VECTOR_BYTES)));
+#endif
+
+/* Returns v with the two numbers of each pair exchanged, and the first one negated. */
+static inline Vec turned(Vec v) {
+  union {
+    Vec all;
+    real one[LANES];
+  } signs;
+  for (int i = 0; i < LANES; i++) signs.one[i] = i % 2 ? 1 : -1;
+  return TLK_SHUFFLE(VecPlaces, v, v, SWAPPED) * signs.all;
+}
+
+static inline __attribute__((always_inline)) void join_row(int vectors, const real *re,
+                                                           const real *im, bool add, real *out) {
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; v++, re += LANES, im += LANES, out += LANES) {
+    Vec numbers = load(re) + turned(load(im));
+    store(out, add ? load(out) + numbers : numbers);
+  }
+}
+
+static void join(int rows, int vectors, const void *sums, int64_t pitch, bool add, void *out_,
+                 int64_t out_step) {
+  const real *re = sums;
+  real *out = out_;
+  for (int r = 0; r < rows; r++, re += 2 * pitch, out += out_step)
+    if (vectors == VECTORS && add)
+      join_row(VECTORS, re, re + pitch, true, out);
+    else
+      join_row(vectors, re, re + pitch, add, out);
+}
+#endif
+
 /* Applies the epilogue. Callers pass a constant for `relu` and either NULL or an array for bias,
 ** for which the inlined function is optimised. */
 static inline __attribute__((always_inline)) void
@@ -209,5 +257,10 @@ static void dots(int64_t rows, int64_t n, const void *matrix, int64_t pitch, con
   }
 }
 
+#if TLK_COMPLEX_PRODUCTS
+#define PANEL_LOOPS \
+  { LANES, ROWS, VECTORS, tile, join, finish, dots }
+#else
 #define PANEL_LOOPS \
   { LANES, ROWS, VECTORS, tile, finish, dots }
+#endif

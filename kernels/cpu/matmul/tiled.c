@@ -5,11 +5,11 @@
 ** If there are many panels, the block's rows of a are packed as well. The order in which the terms
 ** of an element of c are added does not depend on the number of rows and columns.
 **
-** A product of complex numbers is a product of real ones. A complex number is stored as a pair, so
-** a complex a (m, k) is a real matrix (m, 2k), and c (m, n) is a real matrix (m, 2n). In the
-** panels, each element re + im i of b becomes the block ((re, im), (-im, re)). The result is as
-** accurate as any real product of 2k terms. (A method with three real products instead of four
-** would lose digits of the smaller part.)
+** A product of complex numbers is a product of real ones. Complex numbers are stored as pairs, so b
+** (k, n) is a real matrix (k, 2n). It is multiplied by a real matrix (2m, k), which has two rows for
+** each row of a: the real parts and the imaginary parts. The complex numbers of c are combined from
+** these two rows. The result is as accurate as real products. (A method with three real products
+** instead of four would lose digits of the smaller part.)
 */
 #include "kernels/cpu/matmul/tile.h"
 
@@ -47,8 +47,10 @@
 #define PANELS_TRANSPOSED 1
 
 typedef struct Product {
-  const tlk_Gemm *g; /* the product, with all sizes counted in real numbers */
-  bool complex;      /* whether pairs of real numbers are complex numbers */
+  /* the product; its columns, and the distances between rows, are counted in real numbers */
+  const tlk_Gemm *g;
+  /* number of real numbers in an element, which is 2 for complex numbers */
+  int64_t parts;
   const tlk_Epilogue *after;
   const tlk_TileLoops *loops;
   int64_t size;  /* size of an element in bytes */
@@ -64,6 +66,10 @@ typedef struct Product {
   /* packed panels of a block (owned); NULL if each panel is packed again for each use */
   char *panels;
 } Product;
+
+/* Returns the number of real numbers in an element. It is a constant where there are no loops for
+** complex products. */
+static inline int64_t parts_of(const Product *p) { return TLK_COMPLEX_PRODUCTS ? p->parts : 1; }
 
 /* Rows of a that one block multiplies. Rows are row_step elements apart, and p->offsets holds the
 ** offsets of a row's terms. */
@@ -89,43 +95,13 @@ COMBINE(f64, double)
 static bool in_place(const Product *p) {
   const tlk_Gemm *g = p->g;
   int64_t row = g->ldb * p->size;
-  if (g->trans_b || p->complex) return false;
+  if (g->trans_b) return false;
   return row <= CLOSE_BYTES || g->m <= VERY_FEW || (g->m <= FEW && row % CLOSE_BYTES != 0);
 }
 
-/* Writes n / 2 complex numbers x to one row of a panel, and i * x to the next row. The array x may
-** be the first of these rows. */
-#define PAIR(s, type)                                                        \
-  static void pair_##s(int64_t n, const void *x, void *panel, int64_t row) { \
-    const type *from = x;                                                    \
-    type *first = panel, *next = (type *)panel + row;                        \
-    TLK_IVDEP                                                                \
-    for (int64_t i = 0; i < n; i += 2) {                                     \
-      type re = from[i], im = from[i + 1];                                   \
-      first[i] = re, first[i + 1] = im;                                      \
-      next[i] = -im, next[i + 1] = re;                                       \
-    }                                                                        \
-  }
-PAIR(f32, float)
-PAIR(f64, double)
-
-/* Packs panels as pack_panels does, but of complex numbers. */
-static void pack_complex(const Product *p, int64_t at, int64_t n, int64_t col, int64_t cols,
-                         char *panels) {
-  const tlk_Gemm *g = p->g;
-  int64_t size = p->size, row = p->width * size, panel = row * p->depth;
-  int64_t whole = cols / p->width, rest = cols % p->width, line = g->ldb * size;
-  void (*pair)(int64_t, const void *, void *, int64_t) = size == 4 ? pair_f32 : pair_f64;
-  const char *b = p->b + (g->trans_b ? col / 2 * g->ldb + at : at / 2 * g->ldb + col) * size;
-  if (rest > 0) memset(panels + whole * panel, 0, (size_t)(n * row));
-  for (int64_t j = 0; g->trans_b && j < cols; j += p->width)
-    tlk_isa()->move[size == 8 ? 4 : 3](panels + j / p->width * panel, 2 * row, 2 * size,
-                                       b + j / 2 * line, 2 * size, line, n / 2,
-                                       tlk_min(p->width, cols - j) / 2);
-  for (int64_t t = 0; t < n; t += 2, panels += 2 * row, b += line)
-    for (int64_t j = 0; j * p->width < cols; j++)
-      pair(j < whole ? p->width : rest, g->trans_b ? panels + j * panel : b + j * row,
-           panels + j * panel, p->width);
+/* Returns the function that moves elements of a and b, which may be pairs of numbers. */
+static tlk_Move mover(const Product *p) {
+  return tlk_isa()->move[(p->size == 8 ? 3 : 2) + (parts_of(p) == 2)];
 }
 
 /* Packs rows [at, at + n) and columns [col, col + cols) of b into panels. Each row of b is read
@@ -135,19 +111,18 @@ static void pack_panels(const Product *p, int64_t at, int64_t n, int64_t col, in
   const tlk_Gemm *g = p->g;
   int64_t size = p->size, row = p->width * size, panel = row * p->depth;
   int64_t whole = cols / p->width, rest = cols % p->width * size;
-  if (TLK_COMPLEX_PRODUCTS && p->complex) {
-    pack_complex(p, at, n, col, cols, panels);
-    return;
-  }
-  const char *b = p->b + (g->trans_b ? col * g->ldb + at : at * g->ldb + col) * size;
+  int64_t element = parts_of(p) * size, line = g->ldb * size;
+  const char *b =
+      p->b + (g->trans_b ? col / parts_of(p) * line + at * element : at * line + col * size);
   if (rest > 0) memset(panels + whole * panel, 0, (size_t)(n * row));
   if (g->trans_b) {
-    for (int64_t j = 0; j < cols; j += p->width, panels += panel, b += p->width * g->ldb * size)
-      tlk_isa()->move[size == 8 ? 3 : 2](panels, row, size, b, size, g->ldb * size, n,
-                                         tlk_min(p->width, cols - j));
+    for (int64_t j = 0; j < cols;
+         j += p->width, panels += panel, b += p->width / parts_of(p) * line)
+      mover(p)(panels, row, element, b, element, line, n,
+               tlk_min(p->width, cols - j) / parts_of(p));
     return;
   }
-  for (int64_t t = 0; t < n; t++, panels += row, b += g->ldb * size) {
+  for (int64_t t = 0; t < n; t++, panels += row, b += line) {
     for (int64_t j = 0; j < whole; j++)
       if (row == PANEL_BYTES)
         memcpy(panels + j * panel, b + j * PANEL_BYTES, PANEL_BYTES);
@@ -161,22 +136,19 @@ static void pack_panels(const Product *p, int64_t at, int64_t n, int64_t col, in
 ** place. */
 static Rows rows_of(const Product *p, int64_t begin, int64_t rows, int64_t at, int64_t n) {
   const tlk_Gemm *g = p->g;
-  int64_t size = p->size, row = p->depth * size, parts = p->complex ? 2 : 1;
-  int64_t element = parts * size, line = g->lda * size;
-  const char *a =
-      p->a + (g->trans_a ? at / parts * line + begin * element : begin * line + at * size);
-  if (p->rows == NULL) return (Rows){a, rows, g->trans_a ? parts : g->lda};
+  int64_t element = parts_of(p) * p->size, row = p->depth * element, line = g->lda * p->size;
+  const char *a = p->a + (g->trans_a ? at * line + begin * element : begin * line + at * element);
+  if (p->rows == NULL) return (Rows){a, rows, g->trans_a ? parts_of(p) : g->lda};
   /* packs few terms at a time if a is transposed, because each of its rows is then read from end to
   ** end */
   if (g->trans_a)
-    for (int64_t t = 0; t < n / parts; t += 16)
-      tlk_isa()->move[(size == 8 ? 3 : 2) + p->complex](p->rows + t * element, row, element,
-                                                        a + t * line, element, line, rows,
-                                                        tlk_min(16, n / parts - t));
+    for (int64_t t = 0; t < n; t += 16)
+      mover(p)(p->rows + t * element, row, element, a + t * line, element, line, rows,
+               tlk_min(16, n - t));
   else
-    for (int64_t r = 0; r < rows; r++, a += g->lda * size)
-      memcpy(p->rows + r * row, a, (size_t)(n * size));
-  return (Rows){p->rows, rows, p->depth};
+    for (int64_t r = 0; r < rows; r++, a += line)
+      memcpy(p->rows + r * row, a, (size_t)(n * element));
+  return (Rows){p->rows, rows, p->depth * parts_of(p)};
 }
 
 /* Computes c = alpha * sums + beta * c for a tile. This is needed if the loop could not write to c
@@ -199,6 +171,7 @@ static void sum_tile(const Product *p, int rows, const void **in, int64_t terms,
   int64_t width = (cols + f->lanes - 1) & -f->lanes;
   bool plain = cols == width && p->alpha == 1;
   int vectors = (int)(width / f->lanes);
+  char sums[TLK_TILE_ROWS * PANEL_BYTES] __attribute__((aligned(64)));
   /* prefetches this tile of c, which is in a distant cache and will soon be needed */
   if (p->panels)
     for (int r = 0; r < rows; r++)
@@ -206,13 +179,18 @@ static void sum_tile(const Product *p, int rows, const void **in, int64_t terms,
         __builtin_prefetch(c + r * p->g->ldc * p->size + k, 1);
   for (int64_t t = 0; t < terms; t += TLK_TILE_DEPTH, first = false) {
     int64_t n = tlk_min(TLK_TILE_DEPTH, terms - t);
-    if (plain && (!first || p->beta == 0 || p->beta == 1)) {
-      f->tile(rows, vectors, n, p->offsets, in, panel, pitch, !first || p->beta == 1, c, p->g->ldc);
-    } else {
-      char sums[TLK_TILE_ROWS * PANEL_BYTES] __attribute__((aligned(64)));
-      f->tile(rows, vectors, n, p->offsets, in, panel, pitch, false, sums, p->width);
-      store_tile(p, rows, cols, first, sums, c);
-    }
+    bool direct = plain && (!first || p->beta == 0 || p->beta == 1);
+    bool add = direct && (!first || p->beta == 1);
+    char *to = direct ? c : sums;
+    int64_t step = direct ? p->g->ldc : p->width;
+#if TLK_COMPLEX_PRODUCTS
+    if (parts_of(p) == 2) {
+      f->tile(2 * rows, vectors, n, p->offsets, in, panel, pitch, false, sums, p->width);
+      f->join(rows, vectors, sums, p->width, add, to, step);
+    } else
+#endif
+      f->tile(rows, vectors, n, p->offsets, in, panel, pitch, add, to, step);
+    if (!direct) store_tile(p, rows, cols, first, sums, c);
     panel += TLK_TILE_DEPTH * pitch * p->size;
     for (int i = 0; i < f->rows; i++) in[i] = (const char *)in[i] + p->piece;
   }
@@ -221,12 +199,17 @@ static void sum_tile(const Product *p, int rows, const void **in, int64_t terms,
 /* Multiplies `terms` terms of all rows of a block by the same terms of one panel. */
 static void sum_panel(const Product *p, const Rows *a, int64_t terms, const char *panel,
                       int64_t pitch, int64_t cols, bool first, char *c) {
-  int height = p->loops->rows;
+  int height = p->loops->rows >> (parts_of(p) - 1);
   for (int64_t r = 0; r < a->n; r += height, c += height * p->g->ldc * p->size) {
     int rows = (int)tlk_min(height, a->n - r);
     const void *in[TLK_TILE_ROWS];
-    for (int i = 0; i < height; i++)
-      in[i] = a->at + (r + tlk_min(i, rows - 1)) * a->row_step * p->size;
+    for (int i = 0; i < height; i++) {
+      const char *row = a->at + (r + tlk_min(i, rows - 1)) * a->row_step * p->size;
+      if (parts_of(p) == 2)
+        in[2 * i] = row, in[2 * i + 1] = row + p->size;
+      else
+        in[i] = row;
+    }
     sum_tile(p, rows, in, terms, panel, pitch, cols, first, c);
   }
 }
@@ -267,23 +250,20 @@ static bool sum_columns(Product *p, int64_t col, int64_t cols) {
   return true;
 }
 
-/* Returns the product of real matrices that computes the complex product g. */
-static tlk_Gemm real_product(tlk_Gemm g) {
-  g.dtype = tli_real_dtype(g.dtype);
-  g.n *= 2, g.k *= 2, g.lda *= 2, g.ldb *= 2, g.ldc *= 2;
-  return g;
-}
-
 bool tlk_tiled_gemm(const tlk_Gemm *product, const tlk_Epilogue *after, const void *a,
                     const void *b, void *c) {
   bool complex = TLK_COMPLEX_PRODUCTS && tli_is_complex(product->dtype);
-  tlk_Gemm pairs = complex ? real_product(*product) : *product;
+  tlk_Gemm pairs = *product;
   const tlk_Gemm *g = &pairs;
+  if (complex) {
+    pairs.dtype = tli_real_dtype(product->dtype);
+    pairs.n *= 2, pairs.lda *= 2, pairs.ldb *= 2, pairs.ldc *= 2;
+  }
   bool wide = g->dtype == TL_F64;
   const tlk_TileLoops *f = tlk_product_loops(wide);
   Product p; /* not initialised, because most of its array `offsets` stays unused */
   p.g = g, p.after = after, p.loops = f, p.size = wide ? 8 : 4, p.a = a, p.b = b, p.c = c;
-  p.complex = complex;
+  p.parts = complex ? 2 : 1;
   p.alpha = tli_to_double(g->alpha), p.beta = tli_to_double(g->beta);
   int64_t most = (int64_t)f->lanes * f->vectors, block = COLUMN_BYTES / p.size;
   /* if memory is lacking, rows of a are read in place, and each panel is packed again for each
@@ -293,15 +273,14 @@ bool tlk_tiled_gemm(const tlk_Gemm *product, const tlk_Epilogue *after, const vo
   size_t panel_bytes = (size_t)((tlk_min(block, g->n) + most) * tlk_min(depth, TERMS) * p.size);
   p.panels = g->m > MANY_ROWS ? tli_alloc(panel_bytes) : NULL;
   p.depth = tlk_min(depth, p.panels ? TERMS : TLK_TILE_DEPTH);
-  size_t row_bytes = (size_t)(tlk_min(p.panels ? ROWS : MANY_ROWS, g->m) * p.depth * p.size);
+  size_t row_bytes =
+      (size_t)(tlk_min(p.panels ? ROWS : MANY_ROWS, g->m) * p.depth * p.parts * p.size);
   bool far = g->n > most * (g->trans_a ? PANELS_TRANSPOSED : PANELS);
   p.rows = far ? tli_alloc(row_bytes) : NULL;
   if ((far && !p.rows) || (g->m > MANY_ROWS && !p.panels)) tli_error_clear();
-  /* a complex number is two neighbouring terms */
-  int64_t parts = complex ? 2 : 1, step = g->trans_a && !p.rows ? g->lda : parts;
-  p.piece = TLK_TILE_DEPTH / parts * step * p.size;
-  for (int64_t t = 0; t < tlk_min(TLK_TILE_DEPTH, g->k); t++)
-    p.offsets[t] = t / parts * step + t % parts;
+  int64_t step = g->trans_a && !p.rows ? g->lda : p.parts;
+  p.piece = TLK_TILE_DEPTH * step * p.size;
+  for (int64_t t = 0; t < tlk_min(TLK_TILE_DEPTH, g->k); t++) p.offsets[t] = t * step;
   bool whole = true;
   for (int64_t j = 0; whole && j < g->n; j += block)
     whole = sum_columns(&p, j, tlk_min(block, g->n - j));
