@@ -107,7 +107,7 @@ bool tli_op_qr(tl_Tensor *A, const char *mode, tl_Tensor **out) {
     out[0] = tli_empty(dtype, tli_device(A), 1, (int64_t[]){0});
     ok = out[0] != NULL;
   } else if (ok) {
-    q = qr_reflectors(a, &b, plan.q_columns);
+    q = plan.q_columns == b.n ? tli_retain(a) : qr_reflectors(a, &b, plan.q_columns);
     ok = q && (b.count == 0 || plan.q_columns == 0 || b.m == 0 ||
                lib->orgqr(tli_lapack_context(A), dtype, b.count, b.m, plan.q_columns, b.k,
                           tli_data(q), tli_data(tau)));
