@@ -75,6 +75,12 @@ describe("torch.linalg", function()
       assert.close(x, linalg.inv(a):matmul(b), 1e-10)
       local lu, pivots = linalg.lu_factor(a)
       assert.close(x, linalg.lu_solve(lu, pivots, b), 1e-10)
+      assert.close(x, linalg.lu_solve(lu:clone():requires_grad_(), pivots, b):detach(), 1e-10)
+      local matrix, column = torch.randn(40, 40, {dtype = "complex128"}), random(40, 1):to "complex128"
+      local factors, exchanges = linalg.lu_factor(matrix)
+      for _, right in ipairs {column, column.real:matmul(random(1, 20)):to "complex128"} do
+         assert.close(linalg.solve(matrix, right), linalg.lu_solve(factors, exchanges, right), 1e-9)
+      end
       local c = random(2, 3, 4)
       assert.close(c, linalg.solve(a, c, {left = false}):matmul(a), 1e-10)
       assert.close(c, linalg.lu_solve(lu, pivots, c, {left = false}):matmul(a), 1e-10)

@@ -253,6 +253,38 @@ static bool solve_columns(const char *op, tl_Tensor *A, const tli_Matrices *b, t
   return ok;
 }
 
+static bool check_rows(const tl_Tensor *order, int n) {
+  const int *pivots = tli_data(order);
+  for (int64_t i = 0; i < order->numel; i++)
+    if (pivots[i] < 1 || pivots[i] > n)
+      return tli_fail(TL_EINDEX, "linalg: expected as pivots rows from 1 to %d, got %d", n,
+                      pivots[i]);
+  return true;
+}
+
+/* Solves A x = B, given the LU factorization of A. All operands have the same batch sizes. */
+tl_Tensor *tli_op_lu_solved(tl_Tensor *LU, tl_Tensor *pivots, tl_Tensor *B) {
+  const char *op = "linalg.lu_solve";
+  tli_Matrices b, right;
+  const tlk_Lapack *lib = tli_lapack_of(op, LU);
+  TL_TRY_NULL(lib && tli_lapack_matrices(op, LU, true, &b) &&
+              tli_lapack_matrices(op, B, false, &right));
+  tl_Tensor *view = tli_lapack_swapped(LU); /* the factors of lu_factor are column-major */
+  tl_Tensor *a = view ? tli_contiguous_as(view, (tl_DType)LU->dtype) : NULL;
+  tl_Tensor *x = a ? tli_lapack_columns(B) : NULL;
+  tl_Tensor *order = x ? tli_contiguous_as(pivots, TL_I32) : NULL;
+  bool ok = order && (!tli_has_values(order) || check_rows(order, b.n));
+  ok = ok && (b.count == 0 || b.n == 0 || right.n == 0 ||
+              lib->getrs(tli_lapack_context(LU), (tl_DType)LU->dtype, b.count, b.n, right.n,
+                         tli_data(a), (const int *)tli_data(order), tli_data(x)));
+  tli_release(view);
+  tli_release(a);
+  tli_release(order);
+  x = tli_lapack_rows(x);
+  if (!ok) tli_release(x), x = NULL;
+  return x;
+}
+
 /* Finishes an operator that solves linear systems: converts x, which is column-major, and stores
 ** the result in out[0]. After a failure, releases both results in `out`. Steals x. */
 static bool solved(bool ok, tl_Tensor *x, tl_Tensor **out) {

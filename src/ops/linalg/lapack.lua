@@ -51,6 +51,8 @@ anywhere {"lu_factor_info(Tensor A, bool pivot) -> (Tensor LU, Tensor pivots, Te
     grad = {A = "lu_factor_backward(grad_LU, LU, pivots)"}}
 linalg {"pivot_matrix(Tensor pivots, int m, dtype dtype) -> Tensor", internal = true,
    nondiff = "a permutation"}
+linalg {"lu_solved(Tensor LU, Tensor pivots, Tensor B) -> Tensor", name = "lu_solve",
+    internal = true, nondiff = "lu_solve calls differentiable operators if a gradient is needed"}
 linalg {"ldl_factor_info(Tensor A, bool hermitian) -> (Tensor LD, Tensor pivots, Tensor info)",
     name = "ldl_factor", internal = true, nondiff = "PyTorch has no derivative, either"}
 linalg {"ldl_solved(Tensor LD, Tensor pivots, Tensor B, bool hermitian) -> Tensor",

@@ -439,9 +439,23 @@ static bool check_pivots(const char *op, const tl_Tensor *LU, const tl_Tensor *p
                   tl_dtype_name((tl_DType)pivots->dtype));
 }
 
+/* Returns whether LAPACK may solve a system as a whole. It has no derivative, and its pivots have to
+** be in the memory of the host. */
+static bool solves_whole(const tl_Tensor *lu, const tl_Tensor *b) {
+  return tli_device(lu).type == TL_CPU &&
+         !(tli_grad_mode() && (tli_requires_grad(lu) || tli_requires_grad(b)));
+}
+
 /* Solves A X = B, or A^T X = B if `transposed` is set, for A = P L U. */
-static tl_Tensor *lu_columns(tli_Chain *c, tl_Tensor *lu, tl_Tensor *p, tl_Tensor *b,
+static tl_Tensor *lu_columns(tli_Chain *c, tl_Tensor *lu, tl_Tensor *pivots, tl_Tensor *b,
                              bool transposed) {
+  if (c->failed) return NULL;
+  if (!transposed && solves_whole(lu, b)) {
+    pivots = TLI_STEP(c, tlo_expand(pivots, (tl_Ints){lu->ndim - 1, lu->sizes}));
+    return TLI_STEP(c, tlo_lu_solved(lu, pivots, b));
+  }
+  tl_Tensor *p =
+      TLI_STEP(c, tlo_pivot_matrix(pivots, lu->sizes[lu->ndim - 1], (tl_DType)lu->dtype));
   if (!transposed) {
     tl_Tensor *y = triangular(c, lu, chain_matmul(c, chain_t(c, p), b), false, false, true);
     return triangular(c, lu, y, true, false, false);
@@ -455,15 +469,13 @@ tl_Tensor *tlo_lu_solve(tl_Tensor *LU, tl_Tensor *pivots, tl_Tensor *B, bool lef
   tli_Chain c = {0};
   bool vectors;
   tl_Tensor *x = NULL;
-  tl_Tensor *p =
-      TLI_STEP(&c, tlo_pivot_matrix(pivots, LU->sizes[LU->ndim - 1], (tl_DType)LU->dtype));
   if (adjoint) LU = chain_conj(&c, LU); /* the adjoint is the transpose of the conjugate */
   if (c.failed || !system_of(&c, "linalg.lu_solve", left, &LU, &B, &vectors))
     c.failed = true;
   else if (left)
-    x = lu_columns(&c, LU, p, B, adjoint);
+    x = lu_columns(&c, LU, pivots, B, adjoint);
   else /* solves X A = B as A^T X^T = B^T */
-    x = chain_t(&c, lu_columns(&c, LU, p, chain_t(&c, B), !adjoint));
+    x = chain_t(&c, lu_columns(&c, LU, pivots, chain_t(&c, B), !adjoint));
   return tli_chain_end(&c, x);
 }
 
