@@ -269,6 +269,10 @@ tl_Tensor *tli_op_lu_solved(tl_Tensor *LU, tl_Tensor *pivots, tl_Tensor *B) {
   const tlk_Lapack *lib = tli_lapack_of(op, LU);
   TL_TRY_NULL(lib && tli_lapack_matrices(op, LU, true, &b) &&
               tli_lapack_matrices(op, B, false, &right));
+  if (B->dtype != LU->dtype || right.m != b.n || right.count != b.count ||
+      pivots->numel != b.count * b.n)
+    return tli_fail_null(TL_ESHAPE, "%s: sizes of LU, pivots and B do not go together: %s, %s, %s",
+                         op, tli_sizes_str(LU), tli_sizes_str(pivots), tli_sizes_str(B));
   tl_Tensor *view = tli_lapack_swapped(LU); /* the factors of lu_factor are column-major */
   tl_Tensor *a = view ? tli_contiguous_as(view, (tl_DType)LU->dtype) : NULL;
   tl_Tensor *x = a ? tli_lapack_columns(B) : NULL;
