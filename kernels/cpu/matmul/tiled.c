@@ -6,10 +6,10 @@
 ** of an element of c are added does not depend on the number of rows and columns.
 **
 ** A product of complex numbers is a product of real ones. Complex numbers are stored as pairs, so b
-** (k, n) is a real matrix (k, 2n). It is multiplied by a real matrix (2m, k), which has two rows for
-** each row of a: the real parts and the imaginary parts. The complex numbers of c are combined from
-** these two rows. The result is as accurate as real products. (A method with three real products
-** instead of four would lose digits of the smaller part.)
+** (k, n) is a real matrix (k, 2n). It is multiplied by a real matrix (2m, k), which has two rows
+** for each row of a: the real parts and the imaginary parts. The complex numbers of c are combined
+** from these two rows. The result is as accurate as real products. (A method with three real
+** products instead of four would lose digits of the smaller part.)
 */
 #include "kernels/cpu/matmul/tile.h"
 

@@ -20,8 +20,8 @@ typedef struct Run {
   int64_t pixels; /* the number of elements of all images */
 } Run;
 
-/* The pixels of a cell: `rows` times `columns` of them. The first is element `first` of a plane, and
-** a row begins `step` elements after the row before it. */
+/* The pixels of a cell: `rows` times `columns` of them. The first is element `first` of a plane,
+** and a row begins `step` elements after the row before it. */
 typedef struct Cell {
   int64_t first, step, rows, columns;
 } Cell;
