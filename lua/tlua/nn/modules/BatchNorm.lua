@@ -85,8 +85,9 @@ local function instance_forward(self, input)
    return single and output:squeeze(1) or output
 end
 
--- Defines a class. With the option `momentum = false` the running statistics are the mean over all
--- batches; with `bias = false` the affine map only scales.
+-- Defines a class. With the option `momentum = false` the running statistics of batch normalisation
+-- are the mean over all batches, and those of instance normalisation never change, as in PyTorch.
+-- With `bias = false` the affine map only scales.
 local function define(short_name, n, forward, affine, track)
    local name = "nn." .. short_name
    local signature = args.signature(([[%s(num_features: count, eps: number = 1e-5,

@@ -1,4 +1,4 @@
--- FractionalMaxPool.lua - "Fractional Max-Pooling" (Graham, 2015): takes the largest element of
+-- FractionalMaxPool.lua - "Fractional Max-Pooling" (Graham, 2014): takes the largest element of
 -- each window. The distances between windows are random, so a size may shrink by any factor.
 
 local torch = require "tlua"
