@@ -35,10 +35,18 @@ function M.trace(model, inputs, options) return torch.export(model, inputs, opti
 ---@param path string
 function M.save(program, path) torch.export.save(program, path) end
 
+local take_load = args.signature "jit.load(f: string, map_location: device?)"
+
 --- Loads a program from a file, as torch.export.load does. Files of TorchScript are another format.
----@param path string
+---@param f string  the path of the file
+---@param map_location? string|torch.device  the device on which the program will run; the default
+--- device if not given
 ---@return export.Program
-function M.load(path) return torch.export.load(path) end
+function M.load(...)
+   local a = take_load(...)
+   local program = torch.export.load(a.f)
+   return a.map_location and program:to(a.map_location) or program
+end
 
 --- Returns the function unchanged: there is no compiler whose treatment of the function could
 --- change.
@@ -60,8 +68,7 @@ local instead <const> = {
 }
 
 --- Raises an error that names a replacement, because there is no TorchScript.
----@names jit.script jit.trace jit.trace_module jit.freeze jit.optimize_for_inference jit.save
----@names jit.load
+---@names jit.script jit.trace_module jit.freeze jit.optimize_for_inference
 ---@param ... any
 for name, advice in pairs(instead) do
    M[name] = function()

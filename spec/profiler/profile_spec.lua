@@ -489,6 +489,8 @@ describe("wrong use", function()
    end)
 
    it("does not include a missing folder, which is created with its parents", shell.in_folder(function(folder)
+      assert.raises("use_gzip: expected false; traces are not compressed, got true",
+         function() profiler.tensorboard_trace_handler(folder, {use_gzip = true}) end)
       local handler = profiler.tensorboard_trace_handler(folder .. "/new/dir", "rank0")
       profiler.profile({on_trace_ready = handler}, function() torch.ones(1) end)
       assert.matches("^rank0%.%d+%.pt%.trace%.json\n$", shell.ok("ls " .. folder .. "/new/dir"))

@@ -49,5 +49,8 @@ it("torch.jit accepts marks, and raises errors that name a replacement for compi
    local path <const> = os.tmpname()
    torch.jit.save(program, path)
    assert.same({2, 2, 2}, torch.jit.load(path)(torch.ones(3)):tolist())
+   local on_sim = torch.jit.load(path, {map_location = "sim"})(torch.ones(3, {device = "sim"}))
+   assert.equal("sim", on_sim.device.type)
+   assert.raises("jit.load: map_location: expected a device", function() torch.jit.load(path, 5) end)
    os.remove(path)
 end)

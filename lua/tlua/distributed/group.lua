@@ -329,21 +329,30 @@ function M.new_group(...)
    return group
 end
 
---- Makes groups of `size` successive ranks each. Returns this rank's group, and a list of all
+local take_subgroups = args.signature [[new_subgroups(group_size: integer, group: object?,
+   timeout: number?, backend: string?)]]
+
+--- Makes groups of `group_size` successive ranks each. Returns this rank's group, and a list of all
 --- groups.
----@param size integer
+---@param group_size integer  a divisor of the number of ranks
+---@param options? {group: distributed.ProcessGroup, timeout: number, backend: string}  `group` is
+--- divided; it must be the default group. timeout and backend are those of new_group
 ---@return distributed.ProcessGroup own
 ---@return distributed.ProcessGroup[] groups
-function M.new_subgroups(size)
-   local world = M.resolve("new_subgroups")
-   if math.type(size) ~= "integer" or size < 1 or #world.ranks % size ~= 0 then
-      args.refuse("new_subgroups", "size", ("a divisor of %d"):format(#world.ranks), size)
+function M.new_subgroups(...)
+   local a = take_subgroups(...)
+   local world, size = M.resolve("new_subgroups"), a.group_size
+   if a.group and a.group ~= world then
+      args.refuse("new_subgroups", "group", "the default group, or none", a.group)
+   end
+   if size < 1 or #world.ranks % size ~= 0 then
+      args.refuse("new_subgroups", "group_size", ("a divisor of %d"):format(#world.ranks), size)
    end
    local own, groups = outside, {}
    for first = 0, #world.ranks - 1, size do
       local members = {}
       for i = 1, size do members[i] = first + i - 1 end
-      local group = M.new_group(members)
+      local group = M.new_group(members, {timeout = a.timeout, backend = a.backend})
       groups[#groups + 1] = group
       if group ~= outside then own = group end
    end
@@ -374,20 +383,24 @@ local function check_apart(title, name, lists, check)
    return where
 end
 
+local take_enumeration = args.signature [[new_subgroups_by_enumeration(
+   ranks_per_subgroup_list: any, timeout: number?, backend: string?)]]
+
 --- Makes groups of the given ranks. No rank may be in two groups. Returns this rank's group, and a
 --- list of all groups.
 ---@param ranks_per_subgroup_list integer[][]
+---@param options? {timeout: number, backend: string}  as of new_group
 ---@return distributed.ProcessGroup own
 ---@return distributed.ProcessGroup[] groups
-function M.new_subgroups_by_enumeration(ranks_per_subgroup_list)
+function M.new_subgroups_by_enumeration(...)
    local title <const> = "new_subgroups_by_enumeration"
-   local world = M.resolve(title)
-   check_apart(title, "ranks_per_subgroup_list", ranks_per_subgroup_list, function(what, rank)
+   local a, world = take_enumeration(...), M.resolve(title)
+   check_apart(title, "ranks_per_subgroup_list", a.ranks_per_subgroup_list, function(what, rank)
       M.position(title, what, world, rank)
    end)
    local own, groups = outside, {}
-   for i, members in ipairs(ranks_per_subgroup_list) do
-      groups[i] = M.new_group(members)
+   for i, members in ipairs(a.ranks_per_subgroup_list) do
+      groups[i] = M.new_group(members, {timeout = a.timeout, backend = a.backend})
       if groups[i] ~= outside then own = groups[i] end
    end
    return own, groups

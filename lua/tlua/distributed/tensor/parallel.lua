@@ -418,8 +418,14 @@ end
 ---@param mesh distributed.DeviceMesh
 ---@param plan table<string, distributed.tensor.ParallelStyle>|distributed.tensor.ParallelStyle
 --- path ("*" matches any one component) -> style; or one style for the module itself
+---@param options? {src_data_rank: integer}  the rank whose values are taken, which must be 0
 ---@return nn.Module module
-function M.parallelize_module(module, mesh, plan)
+function M.parallelize_module(module, mesh, plan, options)
+   args.check_options("parallelize_module", options, "src_data_rank")
+   local source = options and options.src_data_rank
+   if source ~= nil and source ~= 0 then
+      args.refuse("parallelize_module", "src_data_rank", "0, the mesh's first rank", source)
+   end
    if not class.isinstance(module, Module) then
       args.refuse("parallelize_module", "module", "a module", module)
    end
