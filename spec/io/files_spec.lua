@@ -178,6 +178,8 @@ describe("torch.save", function()
             function() torch.save({w = gone}, name) end)
          assert.is_nil(io.open(name))
       end
+      assert.raises("save: expected the object before the path, got the path first",
+         function() torch.save(path, {w = torch.ones(2)}) end)
       assert.raises("save: " .. path .. ".npy: the tensor is on the meta device",
          function() torch.save(empty, path .. ".npy") end)
       assert.raises("m.state.2: the tensor was released",

@@ -50,6 +50,11 @@ end
 --- compress: of .npz, as numpy.savez_compressed does; quality: of a .jpg, from 1 to 100, 75 by
 --- default
 function M.save(...)
+   local object, path = ...
+   -- a table after a path would be read as options
+   if type(object) == "string" and type(path) == "table" and path.path == nil then
+      torch.raise("save: expected the object before the path, got the path first")
+   end
    local a = take_save(...)
    check_path("save", a.path)
    local name = formats.to_write(a.path)
