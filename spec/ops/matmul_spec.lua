@@ -217,6 +217,13 @@ describe("further products", function()
       assert.close(torch.cdist(many, many, 2, {compute_mode = "donot_use_mm_for_euclid_dist"}),
          torch.cdist(many, many), 1e-6)
       assert.close({5}, torch.pdist(x:detach()), 1e-15)
+      -- without a gradient, differences are computed for some rows at a time
+      local p, q = normal({2, 1, 700, 9}), normal({3, 90, 9})
+      for _, power in ipairs {0.5, 1, 3, math.huge} do
+         local whole = (p:unsqueeze(-2) - q:unsqueeze(-3)):abs()
+         local sums = power == math.huge and whole:amax(-1) or (whole ^ power):sum(-1) ^ (1 / power)
+         assert.close(sums, torch.cdist(p, q, power), 1e-9)
+      end
       assert.raises("cdist", "compute_mode", "fast", function() torch.cdist(x, x, 2, {compute_mode = "fast"}) end)
    end)
 end)

@@ -272,18 +272,41 @@ static tl_Tensor *row_squares(tl_Tensor *x) {
   return sum;
 }
 
-/* Computes the distances between the rows of a and of b. |a|^2 + |b|^2 - 2 ab is clamped at 0,
-** because rounding errors may make it negative. */
+static bool is_recorded(const tl_Tensor *a, const tl_Tensor *b) {
+  return tli_grad_mode() && (tli_requires_grad(a) || tli_requires_grad(b));
+}
+
+/* Returns x and two more columns, side by side. */
+static tl_Tensor *with_columns(tli_Chain *c, tl_Tensor *x, tl_Tensor *first, tl_Tensor *second) {
+  return TLI_STEP(c, tlo_cat((tl_Tensors){3, (tl_Tensor *[]){x, first, second}}, -1));
+}
+
+/* Computes the distances between the rows of a and of b. |a|^2 + |b|^2 - 2 ab is a single product,
+** of rows (-2 a, |a|^2, 1) and (b, 1, |b|^2). It is clamped at 0, because rounding errors may make
+** it negative. */
 static tl_Tensor *euclidean_by_product(tl_Tensor *a, tl_Tensor *b) {
   tli_Chain c = {0};
   tl_Tensor *of_a = TLI_STEP(&c, row_squares(a));
   tl_Tensor *of_b = TLI_STEP(&c, row_squares(b));
-  tl_Tensor *squares = chain_add(&c, of_a, chain_t(&c, of_b));
-  tl_Tensor *products = chain_matmul(&c, a, chain_t(&c, b));
-  tl_Tensor *distances = TLI_STEP(&c, tlo_sub(squares, products, tli_int(2)));
-  distances = chain_with_int(&c, tlo_clamp_min, distances, 0);
+  tl_Tensor *left = with_columns(&c, chain_with_int(&c, tlo_mul, a, -2), of_a,
+                                 TLI_STEP(&c, tlo_ones_like(of_a, TL_NODTYPE, TLI_NODEVICE, NULL)));
+  tl_Tensor *right =
+      with_columns(&c, b, TLI_STEP(&c, tlo_ones_like(of_b, TL_NODTYPE, TLI_NODEVICE, NULL)), of_b);
+  tl_Tensor *squares = chain_matmul(&c, left, chain_t(&c, right));
+  if (!is_recorded(a, b)) {
+    /* nothing else refers to `squares`, so the distances may replace them */
+    tl_Tensor *zero = TLI_STEP(&c, tli_number(tli_int(0)));
+    TLI_DO(&c, tlo_clamp_min_(squares, zero));
+    TLI_DO(&c, tlo_sqrt_(squares));
+    return tli_chain_end(&c, squares);
+  }
+  tl_Tensor *distances = chain_with_int(&c, tlo_clamp_min, squares, 0);
   return tli_chain_end(&c, TLI_STEP(&c, tlo_root(distances)));
 }
+
+/* The largest number of differences that cdist keeps in memory on the CPU if no gradient is
+** recorded. */
+#define MOST_DIFFERENCES ((int64_t)1 << 18)
 
 static tl_Tensor *norm_of_differences(tl_Tensor *a, tl_Tensor *b, double p) {
   int64_t last = -1;
@@ -291,6 +314,29 @@ static tl_Tensor *norm_of_differences(tl_Tensor *a, tl_Tensor *b, double p) {
   tl_Tensor *result =
       difference ? tlo_p_norm(difference, tli_float(p), (tl_Ints){1, &last}, false) : NULL;
   tli_release(difference);
+  return result;
+}
+
+/* Computes the distances between the rows of a (..., P, 1, M) and b (..., 1, R, M), of a few rows of
+** a at a time, so that their differences stay in the cache. */
+static tl_Tensor *norms_by_rows(tl_Tensor *a, tl_Tensor *b, double p) {
+  int64_t rows = a->sizes[a->ndim - 3], others = b->sizes[b->ndim - 2];
+  /* the sizes of the batches of a and of b, times M */
+  int64_t of_a = rows ? a->numel / rows : 0, of_b = others ? b->numel / others : 0;
+  int64_t row = (of_a > of_b ? of_a : of_b) * others;
+  int64_t step = row < MOST_DIFFERENCES ? MOST_DIFFERENCES / (row ? row : 1) : 1;
+  if (step >= rows) return norm_of_differences(a, b, p);
+  tl_Tensors parts = tli_tensors_new((rows + step - 1) / step);
+  bool ok = parts.v != NULL;
+  int64_t n = 0;
+  for (int64_t at = 0; ok && at < rows; at += step, n++) {
+    tl_Tensor *part = tlo_narrow(a, -3, at, rows - at < step ? rows - at : step);
+    parts.v[n] = part ? norm_of_differences(part, b, p) : NULL;
+    ok = parts.v[n] != NULL;
+    tli_release(part);
+  }
+  tl_Tensor *result = ok ? tlo_cat((tl_Tensors){n, parts.v}, -2) : NULL;
+  tli_tensors_free(&parts);
   return result;
 }
 
@@ -319,6 +365,8 @@ tl_Tensor *tlo_cdist(tl_Tensor *x1, tl_Tensor *x2, double p, const char *compute
   if (p == 2 && !never && (always || many)) return euclidean_by_product(x1, x2);
   tli_Chain c = {0};
   tl_Tensor *a = chain_unsqueeze(&c, x1, -2), *b = chain_unsqueeze(&c, x2, -3);
+  if (tli_device(x1).type == TL_CPU && !is_recorded(x1, x2))
+    return tli_chain_end(&c, TLI_STEP(&c, norms_by_rows(a, b, p)));
   return tli_chain_end(&c, TLI_STEP(&c, norm_of_differences(a, b, p)));
 }
 
