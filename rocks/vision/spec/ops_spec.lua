@@ -182,6 +182,11 @@ describe("regions of interest", function()
       local strange = torch.tensor {{3, 0.0, 0, 5, 5}, {0, 0, 0, 5, 5}, {0 / 0, 0, 0, 5, 5},
          {1, 0 / 0, -1 / 0, 1 / 0, 5}}
       assert.equal(0, torch._roi_pool(x, strange, {2, 3}, 1, false)[{{1, 3}}]:abs():max():item())
+      for _, empty in ipairs {torch.zeros(0, 6, 7, 9), torch.zeros(2, 6, 0, 9)} do
+         for _, is_mean in ipairs {false, true} do
+            assert.equal(0, torch._roi_pool(empty, boxes, {2, 3}, 1, is_mean):abs():max():item())
+         end
+      end
       for message, given in pairs {
          ["input: expected floating numbers of shape"] = {x:long(), boxes, {1, 1}},
          ["boxes: expected real numbers of shape"] = {x, boxes:t(), {1, 1}},

@@ -22,6 +22,12 @@ static bool run(tlk_RoiKind kind, tl_Tensor *images, tl_Tensor *boxes, tl_Tensor
 
 static tl_DType compute_dtype(const tl_Tensor *t) { return t->dtype == TL_F64 ? TL_F64 : TL_F32; }
 
+/* Sets the results for images without pixels: each cell is 0, and its position is behind the last
+** pixel. */
+static bool clear(tl_Tensor *cells, tl_Tensor *indices) {
+  return tli_fill(cells, tli_int(0)) && (indices == NULL || tli_fill(indices, tli_int(1)));
+}
+
 /* Computes cells of the numbers `grid` from images. With TLK_ROI_MAX, *indices receives the
 ** positions of the maxima unless `indices` is NULL. */
 static tl_Tensor *pool(tlk_RoiKind kind, tl_Tensor *self, tl_Tensor *boxes, const int64_t *grid,
@@ -34,7 +40,12 @@ static tl_Tensor *pool(tlk_RoiKind kind, tl_Tensor *self, tl_Tensor *boxes, cons
   tl_Tensor *in = TLI_STEP(&c, tli_contiguous_as(self, compute));
   tl_Tensor *out = TLI_STEP(&c, tli_new("_roi_pool", (tl_Ints){4, sizes}, compute, device));
   if (indices && out) *indices = tli_empty(TL_I64, device, 4, sizes);
-  TLI_DO(&c, (!indices || *indices) && run(kind, in, boxes, out, scale, indices ? *indices : NULL));
+  tl_Tensor *at = indices ? *indices : NULL;
+  TLI_DO(&c, !indices || at);
+  if (self->numel == 0)
+    TLI_DO(&c, clear(out, at));
+  else
+    TLI_DO(&c, run(kind, in, boxes, out, scale, at));
   return tli_chain_end(&c, TLI_STEP(&c, tlo_to_dtype(out, (tl_DType)self->dtype)));
 }
 
