@@ -359,8 +359,12 @@ end
 
 -- COCO --------------------------------------------------------------------------------------------
 
-local take_coco = args.signature [[vision.datasets.CocoDetection(root: string, annFile: string,
-   transform: callable?, target_transform: callable?)]]
+-- Maps the name of each class to its signature.
+local take_coco = {}
+for _, class_name in ipairs {"vision.datasets.CocoDetection", "vision.datasets.CocoCaptions"} do
+   take_coco[class_name] = args.signature(class_name .. [[(root: string, annFile: string,
+      transform: callable?, target_transform: callable?)]])
+end
 
 --- Images with annotations in COCO's format. `root` is the folder of the images, and `annFile` is
 --- the JSON file. An item is an image (C, H, W) uint8 and the list of its annotations, which are
@@ -386,7 +390,8 @@ local CocoDetection = class.class("vision.datasets.CocoDetection", Dataset)
 M.CocoDetection = CocoDetection
 
 function CocoDetection:__init(...)
-   local title, a = "vision.datasets.CocoDetection", take_coco(...)
+   local title = take_coco[torch.type(self)] and torch.type(self) or "vision.datasets.CocoDetection"
+   local a = take_coco[title](...)
    Dataset.__init(self)
    self.root, self.transform, self.target_transform = a.root, a.transform, a.target_transform
    local content, message = torch.utils.json.decode(read(title, a.annFile))
