@@ -26,8 +26,9 @@ local function replace_buffer(owner, name, buffer, fn, replaced)
 end
 
 -- Replaces the data of every parameter, gradient and buffer by fn(data, module), in submodules as
--- well unless `deep` is false. The tensors stay the same objects, so optimizers keep them, and
--- shared tensors stay shared.
+-- well unless `deep` is false. Parameters stay the same objects, so optimizers keep them, and
+-- shared tensors stay shared. Sparse gradients, and buffers whose data cannot be set, are replaced
+-- by new tensors.
 local function replace_data(module, fn, deep)
    local function replace(tensor, owner)
       local data = tensor.data

@@ -1,6 +1,6 @@
--- initializers.lua - torch.nn.init: functions that fill parameters with initial values. All
--- functions work in place, record no gradient and return their tensor. Their rules are those of
--- PyTorch.
+-- initializers.lua - torch.nn.init: functions that fill parameters with initial values. The
+-- functions whose names end in _ work in place, record no gradient and return their tensor. Their
+-- rules are those of PyTorch.
 
 local torch = require "tlua"
 local args = require "tlua.args"

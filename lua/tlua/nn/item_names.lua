@@ -3,8 +3,9 @@
 -- Paths and printing show the name in place of the position.
 --
 -- Lua's table.insert and table.remove move modules without calling a function of this file. So each
--- module is recorded beside its name, and reading the names raises an error if a module is no
--- longer at the position of its name.
+-- module is recorded beside its name. If the number of modules has changed, reading the names
+-- raises an error if a module is no longer at the position of its name. If the number is the same,
+-- each name stays at its position, since a program may have replaced the module there.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -7,9 +7,9 @@
 --
 -- Lua makes these values from left to right, but then assigns them from right to left. So if one
 -- line assigns several modules, parameters or buffers to one module, and makes nothing in between,
--- they are listed in the order in which they were made. Fields with integer keys are listed by
--- their keys. The rounds of a loop on one line count as separate lines, because the loop's
--- variables differ.
+-- they are listed in the order in which they were made. If such a line assigns to integer keys, the
+-- fields are listed by their keys. The rounds of a loop on one line count as separate lines,
+-- because the loop's variables differ.
 
 local M = {}
 

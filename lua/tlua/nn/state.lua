@@ -81,7 +81,7 @@ local function sorted_keys(set)
 end
 
 -- Returns a description of the value that should replace a state's value, such as "a tensor".
--- Returns nil if the value fits, or if only its shape is wrong.
+-- Returns nil if the value fits, or if only its shape or its layout is wrong.
 local function expectation(tensor, value, check)
    if not torch.is_tensor(value) then return "a tensor" end
    local kind = args.kind_of(tensor)

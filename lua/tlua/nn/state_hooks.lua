@@ -52,7 +52,8 @@ function M.before_save(root, prefix, shift)
    walk(root, prefix, shift, function(module, at) run(module, "save_pre", at) end)
 end
 
---- Adds extra states to a state, and then calls the hooks, inner modules first.
+--- Adds the extra states of a module and of its descendants to a state, and calls their hooks. The
+--- hooks of a module are called after those of its descendants.
 ---@param root nn.Module
 ---@param state table<string, any>
 ---@param prefix string
@@ -70,7 +71,7 @@ end
 ---@param state table<string, any>
 ---@param shift integer
 ---@return table<string, any> state  the state of parameters and buffers
----@return {module: nn.Module, path: string, value: any}[] extras  the extra states, for after_load
+---@return {module: nn.Module, value: any}[] extras  the extra states, for after_load
 ---@return string[] missing  paths of extra states
 function M.before_load(root, state, shift)
    if is_idle(root) then return state, {}, {} end

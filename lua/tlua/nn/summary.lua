@@ -20,7 +20,8 @@ local Module = require "tlua.nn.modules.Module"
 ---@field operations integer  multiplications and additions of one forward pass
 local Summary = class.class "nn.Summary"
 
--- Returns a tensor's shape, or the list of the shapes of all tensors in a table.
+-- Returns the text of a tensor's shape, or of the shapes of all items of a list. For any other
+-- value, returns the name of its Lua type.
 local function shapes_of(value)
    if torch.is_tensor(value) then return "(" .. table.concat(value.shape, ", ") .. ")" end
    if type(value) ~= "table" then return type(value) end
@@ -41,8 +42,9 @@ end
 
 -- Returns a layer's operations: two for each use of a weight. A linear layer uses all its weights
 -- for each row, a convolution uses them for each position of its output, and a transposed
--- convolution for each position of its input. For other layers with parameters, one multiplication
--- and one addition are counted for each element of the output; for layers without parameters, none.
+-- convolution for each position of its input. For other layers with a field `weight`, one
+-- multiplication and one addition are counted for each element of the output. For embeddings, and
+-- for layers without a field `weight`, such as nn.LSTM, none are counted.
 local function operations_of(module, input, output)
    local weight = rawget(module, "weight")
    if not torch.is_tensor(output) or not torch.is_tensor(input) then return 0 end

@@ -5,7 +5,7 @@
 --       return F.scaled_dot_product_attention(q, k, v)
 --    end)
 --
--- There are two implementations. FLASH_ATTENTION and EFFICIENT_ATTENTION both select the device's
+-- Each device has two implementations. FLASH_ATTENTION and EFFICIENT_ATTENTION both select its
 -- fused kernel, which does not store the attention weights. MATH computes matrix products and a
 -- softmax as separate operators, which autograd records. On a GPU, cuDNN's kernel is used if
 -- CUDNN_ATTENTION is allowed and cuDNN supports the call.
@@ -96,8 +96,8 @@ local take = args.signature "nn.attention.sdpa_kernel(set_priority: boolean = fa
 --- arguments or, without fn, until the returned scope is closed. A call that no allowed
 --- implementation supports raises an error. The setting applies to the whole process.
 ---@param backends nn.attention.SDPBackend|nn.attention.SDPBackend[]
----@param options? {set_priority: boolean}|fun(...): any  set_priority: whether to
---- prefer the backends named first; this argument may also come before fn
+---@param options? {set_priority: boolean}|fun(...): any  set_priority: whether to prefer MATH to
+--- the other backends if it is named first; this argument may be left out before fn
 ---@param fn? fun(...): any
 ---@param ... any
 ---@return any ...  fn's results, or a scope to be closed

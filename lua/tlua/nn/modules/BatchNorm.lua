@@ -56,8 +56,9 @@ function Norm:check_input(input, ranks)
    end
 end
 
--- Returns the weight of the next batch in the running statistics. If `momentum` is false, the
--- statistics are means over all batches, so the weight is 1 divided by the number of batches.
+-- Counts a batch in num_batches_tracked, if the statistics are updated, and returns the weight of
+-- this batch in the running statistics. If `momentum` is false, the statistics are means over all
+-- batches, so the weight is 1 divided by the number of batches.
 local function next_factor(self)
    if not (self.training and self.track_running_stats) then return self.momentum or 0 end
    self.num_batches_tracked:add_(1)
@@ -85,9 +86,9 @@ local function instance_forward(self, input)
    return single and output:squeeze(1) or output
 end
 
--- Defines a class. With the option `momentum = false` the running statistics of batch normalisation
--- are the mean over all batches, and those of instance normalisation never change, as in PyTorch.
--- With `bias = false` the affine map only scales.
+-- Defines a class. With the option `momentum = false` the running statistics of batch norms are the
+-- mean over all batches, and those of instance norms never change. With `bias = false` the affine
+-- map only scales.
 local function define(short_name, n, forward, affine, track)
    local name = "nn." .. short_name
    local signature = args.signature(([[%s(num_features: count, eps: number = 1e-5,

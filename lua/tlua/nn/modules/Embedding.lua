@@ -27,10 +27,12 @@ local Embedding, parent = class.class("nn.Embedding", Module)
 --- Makes the layer. Positions count from 1. The row at `padding_idx` starts as zeros and is never
 --- learnt. With `max_norm`, rows that are looked up are first scaled down to the norm max_norm if
 --- their norm is larger. With `sparse` the gradient of the weight is a sparse tensor with only the
---- rows that were looked up; SparseAdam, SGD and Adagrad accept such a gradient.
+--- rows that were looked up; SparseAdam, SGD and Adagrad accept such a gradient. With
+--- `scale_grad_by_freq` the gradient of a row is divided by how often the row was looked up.
 ---@param num_embeddings integer
 ---@param embedding_dim integer
----@param options? {padding_idx: integer, max_norm: number, norm_type: number, sparse: boolean}
+---@param options? {padding_idx: integer, max_norm: number, norm_type: number,
+--- scale_grad_by_freq: boolean, sparse: boolean, device: string|torch.device, dtype: string}
 function Embedding:__init(...)
    parent.__init(self)
    local a = signature(...)
@@ -52,7 +54,8 @@ end
 
 --- Makes a layer with given vectors, which are not trained unless `freeze = false`.
 ---@param weight Tensor  (num_embeddings, embedding_dim)
----@param options? {freeze: boolean, padding_idx: integer, max_norm: number, sparse: boolean}
+---@param options? {freeze: boolean, padding_idx: integer, max_norm: number, norm_type: number,
+--- scale_grad_by_freq: boolean, sparse: boolean}
 ---@return nn.Embedding
 function Embedding.from_pretrained(weight, options)
    if not torch.is_tensor(weight) or weight:dim() ~= 2 then

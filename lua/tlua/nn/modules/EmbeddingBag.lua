@@ -35,8 +35,10 @@ local EmbeddingBag, parent = class.class("nn.EmbeddingBag", Module)
 ---@param num_embeddings integer
 ---@param embedding_dim integer
 ---@param options? table  `mode` is sum, mean or max; with `max_norm`, rows that are looked up are
----   first scaled down to that norm; `scale_grad_by_freq` divides gradients by how often a row is
----   used; with `sparse` the weight's gradient is sparse
+---   first scaled down to that norm, measured by `norm_type` (2 by default); `scale_grad_by_freq`
+---   divides gradients by how often a row is used; with `sparse` the weight's gradient is sparse;
+---   with `include_last_offset` the last offset is the end of the last bag; the row at
+---   `padding_idx` is left out of the results; `device` and `dtype` are those of the weight
 function EmbeddingBag:__init(...)
    parent.__init(self)
    local a = signature(...)

@@ -89,8 +89,8 @@ local function positions(samples, lengths, sizes, kernel)
    return place
 end
 
--- Checks the random numbers `samples` that the user has given. Returns the first rows of the
--- tensor, one for each sample of the batch.
+-- Checks the shape of the random numbers `samples`, which the user may have given. Returns the
+-- first rows of the tensor, one for each sample of the batch.
 local function check_samples(name, samples, batch, channels, n)
    if samples:dim() ~= 3 or samples:size(1) < batch or samples:size(2) ~= channels
       or samples:size(3) ~= n then

@@ -22,7 +22,8 @@ local signature = args.signature [[nn.LayerNorm(normalized_shape: integers, eps:
 local LayerNorm, parent = class.class("nn.LayerNorm", AffineNorm)
 
 ---@param normalized_shape integer|integer[]  the sizes of the last dimensions
----@param options? {eps: number, elementwise_affine: boolean, bias: boolean, dtype: string}
+---@param options? {eps: number, elementwise_affine: boolean, bias: boolean,
+--- device: string|torch.device, dtype: string}
 function LayerNorm:__init(...)
    parent.__init(self)
    local a = signature(...)

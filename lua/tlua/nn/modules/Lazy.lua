@@ -56,8 +56,8 @@ end
 -- options. Classes with such options override this method.
 function Lazy:_check_lazy(n) end -- luacheck: no unused args
 
--- Defines nn.Lazy<name>, a layer that becomes an instance of Base; `options` are Base's options
--- without the first one. `o.field` is the name of the field for the size that is not known yet.
+-- Defines nn.Lazy<name>, a layer that becomes an instance of Base; `options` are Base's arguments
+-- without that size. `o.field` is the name of the field for the size that is not known yet.
 -- o.size(self, input) returns that size, and o.shapes(self, size) returns the shapes of the
 -- parameters and buffers that depend on it. If `o.check` is given, it replaces the method
 -- _check_lazy.
@@ -170,7 +170,8 @@ for n = 1, 3 do
 end
 
 --- A normalisation whose num_features is the number of channels of its first input. After the
---- first call the module is the ordinary normalisation.
+--- first call the module is the ordinary normalisation. The options affine and track_running_stats
+--- are true by default, for instance norms too.
 ---
 ---     local layer = torch.nn.LazyBatchNorm1d()
 ---     layer(torch.randn(4, 6))

@@ -231,6 +231,7 @@ end
 --- Iterates over this module, whose path is "", and its descendants; yields each module's path and
 --- the module.
 ---@param ... string|{prefix: string, remove_duplicate: boolean}  the options of named_parameters
+--- without recurse
 ---@return fun(): string, nn.Module
 function Module:named_modules(...)
    local options, list = of_named_modules(...), {}
@@ -311,7 +312,7 @@ function Module:add_module(name, module)
    return self
 end
 
--- Returns the object at a path below `root`, and the path of the object's parent.
+-- Returns the object at a path below `root`. Raises an error if there is none.
 local function descend(root, path)
    local object, done = root, ""
    for name in path:gmatch "[^.]+" do

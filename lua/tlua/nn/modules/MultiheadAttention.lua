@@ -42,7 +42,9 @@ local MultiheadAttention, parent = class.class("nn.MultiheadAttention", Module)
 ---@param embed_dim integer  a multiple of num_heads
 ---@param num_heads integer
 ---@param options? table  `add_bias_kv` appends a learnt key and value to those of the input,
---- `add_zero_attn` appends zeros; `kdim` and `vdim` are the sizes of keys and values
+--- `add_zero_attn` appends zeros; `kdim` and `vdim` are the sizes of keys and values, embed_dim by
+--- default; `dropout` is the probability of dropping a weight; with `batch_first` the batch is the
+--- first dimension; `bias`, `device` and `dtype` are the options of nn.Linear
 function MultiheadAttention:__init(...)
    parent.__init(self)
    local a = signature(...)
@@ -71,7 +73,9 @@ function MultiheadAttention:__init(...)
    self:reset_parameters()
 end
 
---- Sets the projections by Xavier's rule and the biases to zero.
+--- Sets the projections of queries, keys and values by Xavier's rule, and the biases to zero. The
+--- learnt key and value of add_bias_kv are set by Xavier's rule for normally distributed values;
+--- the weight of out_proj stays as it is.
 function MultiheadAttention:reset_parameters()
    for _, name in ipairs {"in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"} do
       if self[name] then init.xavier_uniform_(self[name]) end
@@ -121,8 +125,8 @@ local function additive(mask, like)
       :masked_fill_(mask, -math.huge)
 end
 
--- Merges attn_mask and key_padding_mask into one mask (N or 1, heads or 1, L or 1, S). The result
--- is bool if both are bool, and nil if neither is given.
+-- Merges attn_mask and key_padding_mask into one mask, whose shape broadcasts to (N, heads, L, S).
+-- The result is bool if all given masks are bool, and nil if neither is given.
 local function join_masks(self, a, like)
    local mask, padding = a.attn_mask, a.key_padding_mask
    if mask and mask:dim() == 3 then mask = mask:unflatten(1, {-1, self.num_heads}) end

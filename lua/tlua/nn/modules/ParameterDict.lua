@@ -67,7 +67,7 @@ function ParameterDict:copy()
    return other
 end
 
---- Removes the parameter that was set last.
+--- Removes the last parameter in the order of `items`.
 ---@return string name
 ---@return Tensor parameter
 function ParameterDict:popitem()
