@@ -35,7 +35,7 @@ local options <const> = [[num_layers: layers = 1, %sbias: boolean = true,
 ---@field proj_size integer  the size of the outputs of an LSTM with projections; 0 for none
 ---@field weight_ih_l0 Tensor  (gates * hidden_size, input_size) of layer 0; l1, l2, ... follow, and
 --- with `bidirectional` each has a counterpart whose name ends in `_reverse`
----@field weight_hh_l0 Tensor  (gates * hidden_size, hidden_size)
+---@field weight_hh_l0 Tensor  (gates * hidden_size, proj_size or, without projection, hidden_size)
 ---@field bias_ih_l0 Tensor?  (gates * hidden_size)
 ---@field bias_hh_l0 Tensor?  (gates * hidden_size)
 ---@overload fun(mode: string, input_size: integer, hidden_size: integer, options?): nn.RNNBase

@@ -22,7 +22,8 @@ local signature = args.signature [[nn.RotaryEmbedding(dim: count, max_seq_len: c
 ---@field max_seq_len integer  the largest number of positions
 ---@field base number  the base of the frequencies, which are base^(-2i / dim)
 ---@field angles Tensor  (max_seq_len, dim / 2)
----@field tables Tensor[]  the angles' cosines and sines
+---@field tables table<string, Tensor[]>  {cosines, sines} of the angles by dtype and device, made
+--- when they are first needed
 ---@overload fun(dim: integer, max_seq_len?: integer, base?: number): nn.RotaryEmbedding
 local RotaryEmbedding, parent = class.class("nn.RotaryEmbedding", Module)
 

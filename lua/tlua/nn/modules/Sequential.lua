@@ -33,8 +33,8 @@ end
 
 slicing.define(Sequential, slice_of, module_or_nil, "a module")
 
--- Replaces the module that has the assigned name. Raises an error for a module with a new name: it
--- would be a child, but `forward` would never call it.
+-- Replaces the module that has the assigned name. Raises an error for a module with a new name,
+-- unless the class has its own `forward`: Sequential's `forward` would never call this child.
 local set_position <const> = Sequential.__newindex
 
 function Sequential:__newindex(name, value)

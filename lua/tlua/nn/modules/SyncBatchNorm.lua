@@ -6,7 +6,8 @@ local class = require "tlua.class"
 local norms = require "tlua.nn.modules.BatchNorm"
 
 --- Normalises (N, C, ...) by the mean and variance over the batches of all ranks, whose sizes may
---- differ. Without a process group, and in evaluation mode, the layer computes as BatchNorm does.
+--- differ. Without torch.distributed, in a group of one rank, and in evaluation mode, the layer
+--- computes as BatchNorm does.
 ---
 ---     local norm = torch.nn.SyncBatchNorm(3):eval()
 ---     print(table.unpack(norm(torch.ones(2, 3, 4)).shape))

@@ -300,7 +300,9 @@ local take_transformer_call = args.signature [[nn.Transformer.forward(src: tenso
 ---@overload fun(d_model?: integer, nhead?: integer, options?: table): nn.Transformer
 local Transformer = class.class("nn.Transformer", Module)
 
---- Makes the model. custom_encoder and custom_decoder replace the default encoder and decoder.
+--- Makes the model. custom_encoder and custom_decoder replace the default encoder and decoder. All
+--- parameters of at least two dimensions, those of a custom encoder or decoder too, are set by
+--- Xavier's rule.
 function Transformer:__init(...)
    module.__init(self)
    local a = take_transformer(...)

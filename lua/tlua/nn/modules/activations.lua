@@ -58,7 +58,7 @@ local rows = {
    ---     print(torch.nn.Mish()(torch.tensor {-1.0, 1.0}))
    ---     --> tensor([-0.3034,  0.8651])
    {"Mish", "inplace: boolean = false", "mish"},
-   --- Computes log(1 + exp(beta x)) / beta, and x itself above the threshold.
+   --- Computes log(1 + exp(beta x)) / beta, and x itself where beta x is above the threshold.
    ---
    ---     print(torch.nn.Softplus()(torch.tensor {0.0, 30.0}))
    ---     --> tensor([ 0.6931, 30.0000])

@@ -7,7 +7,8 @@ local F = require "tlua.nn.functional"
 local define = require "tlua.nn.modules.layers".define
 
 -- Each row is {class, options, function, number of tensors that forward takes}. `weight` and
--- `pos_weight` are buffers. Every loss has the option `reduction`: "mean", "sum" or "none".
+-- `pos_weight` are buffers. Every loss has the option `reduction`: "mean", "sum" or "none", and for
+-- KLDivLoss also "batchmean".
 local rows = {
    --- Computes the squared differences of two tensors of the same shape; returns their mean, their
    --- sum, or all differences.
@@ -116,7 +117,8 @@ local rows = {
    ---     print(loss(torch.tensor {2.0}, torch.tensor {1.5}, torch.tensor {1.0}))
    ---     --> tensor(0.5000)
    {"MarginRankingLoss", "margin: number = 0", "margin_ranking_loss", 3},
-   --- The mean over the classes i of max(0, margin - x[label] + x[i])^p, where labels count from 1.
+   --- The sum of max(0, margin - x[label] + x[i])^p over all classes i except the label, divided by
+   --- the number of classes. Labels count from 1.
    ---
    ---     local loss = torch.nn.MultiMarginLoss()
    ---     print(loss(torch.tensor {{0.1, 0.2, 0.4, 0.8}}, torch.tensor {4}))

@@ -49,7 +49,7 @@ local function gradients(name, parameters)
    return list
 end
 
--- `foreach` is accepted for PyTorch's programs; gradients are always handled in one pass
+-- `foreach` is accepted for PyTorch's programs and has no effect
 local take_norm = args.signature [[nn.utils.get_total_norm(tensors: any, norm_type: number = 2,
    error_if_nonfinite: boolean = false, foreach: boolean?)]]
 local take_with = args.signature [[nn.utils.clip_grads_with_norm_(parameters: any,

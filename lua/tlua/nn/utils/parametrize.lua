@@ -322,7 +322,8 @@ local take_remove = args.signature [[remove_parametrizations(module: table, tens
    leave_parametrized: boolean = true)]]
 
 --- Makes a parametrized tensor an ordinary one again. The tensor keeps its present value. With
---- `{leave_parametrized = false}` it gets the value of the original, if the original is one tensor.
+--- `{leave_parametrized = false}` it gets the value of the original. This is an error if the tensor
+--- is computed from several stored tensors.
 ---@param module nn.Module
 ---@param tensor_name string
 ---@param options? {leave_parametrized: boolean}

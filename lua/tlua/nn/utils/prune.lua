@@ -199,8 +199,8 @@ function PruningContainer:add_pruning_method(method)
 end
 
 -- Returns two functions, which depend on the method's PRUNING_TYPE. The first returns the part of a
--- tensor that the method may still prune, since `mask` keeps it. The second writes such a part back
--- into a tensor.
+-- tensor that the method may still prune, since `mask` keeps it; for a "global" method, it returns
+-- the whole tensor. The second writes such a part back into a tensor.
 local function remaining(method, mask)
    if method.PRUNING_TYPE == "unstructured" then
       local where = mask:eq(1)
@@ -222,7 +222,8 @@ local function remaining(method, mask)
       function(tensor, part) tensor:index_copy_(dim, kept, part) end
 end
 
---- Returns the mask after applying one more method, which sees only the elements that `mask` keeps.
+--- Returns the mask after applying one more method. The method sees only the elements that `mask`
+--- keeps; a "global" method sees all elements.
 ---@param method nn.utils.prune.BasePruningMethod
 ---@param scores Tensor
 ---@param mask Tensor
