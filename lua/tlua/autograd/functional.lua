@@ -11,8 +11,9 @@ local recording = require "tlua.autograd.recording"
 
 local M = {}
 
--- Returns a list of copies of the inputs, and whether the inputs were a single tensor. The copies
--- require gradients.
+-- Returns a list of tensors that require gradients and have the values of the inputs, and whether
+-- the inputs were a single tensor. With create_graph, gradients flow on to inputs that require
+-- them.
 local function prepare(name, inputs, create_graph, is_complex_allowed)
    local single = torch.is_tensor(inputs)
    if not single and type(inputs) ~= "table" then

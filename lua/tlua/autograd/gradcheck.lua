@@ -258,7 +258,7 @@ end
 ---@param fn function
 ---@param inputs Tensor|any[]
 ---@param options? {eps: number, atol: number, rtol: number, raise_exception: boolean,
---- masked: boolean}
+--- check_undefined_grad: boolean, masked: boolean}  check_undefined_grad has no effect
 ---@return boolean
 ---@return string? fault
 function M.gradcheck(...)
@@ -273,7 +273,8 @@ end
 ---@param fn function
 ---@param inputs Tensor|any[]
 ---@param options? {eps: number, atol: number, rtol: number, raise_exception: boolean,
---- masked: boolean}  masked: nil or true; false is refused for sparse inputs, as by gradcheck
+--- check_undefined_grad: boolean, masked: boolean}  check_undefined_grad has no effect; masked: nil
+--- or true; false is refused for sparse inputs, as by gradcheck
 ---@return boolean
 ---@return string? fault
 function M.gradgradcheck(...)

@@ -14,7 +14,8 @@ M.profiler = {
    profile = torch.profiler.profile, record_function = torch.profiler.record_function,
 }
 
---- Returns the tensor itself: every tensor can record gradients.
+--- Returns the tensor itself, since every tensor can record gradients. With requires_grad, returns
+--- a leaf that shares the tensor's memory.
 ---@param tensor Tensor
 ---@param requires_grad? boolean
 ---@return Tensor

@@ -1,4 +1,4 @@
--- shells.lua - passes sparse and masked tensors through functions that take dense tensors. Each
+-- shells.lua - passes sparse, nested and masked tensors through functions of dense tensors. Each
 -- such tensor has one dense main tensor, which the graph records and through which gradients flow.
 -- The remaining components of the tensor are its shell, which refers to no tensor of the graph. The
 -- function `shell` of the tensor's metatable makes the shell, a table with these fields:

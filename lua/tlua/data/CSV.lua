@@ -4,8 +4,8 @@
 --    for piece in rows:iter() do print(piece.age:float():mean(), piece.name[1]) end
 --    local images = torch.data.CSV("digits.csv", {header = false}):tensor()
 --
--- A batch is a table that maps the names of the columns to 1-d tensors, or to lists of strings. The
--- file is mapped, so it may be larger than memory.
+-- A batch is a table that maps the names of the columns to 1-d tensors, or to lists of strings. A
+-- file that is not compressed is mapped, so it may be larger than memory.
 
 local torch = require "tlua"
 local args = require "tlua.args"

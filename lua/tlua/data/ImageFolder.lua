@@ -35,9 +35,9 @@ local ImageFolder, parent = class.class("data.ImageFolder", DatasetFolder)
 
 --- Makes the dataset. An item consists of an image and its class. The image is a uint8 tensor (3,
 --- height, width) unless `loader` or `transform` make something else; the class is an integer,
---- counted from 1. The fields `samples`, `classes` and `class_to_idx` describe the dataset. PNG and
---- JPEG files are read. Options: transform, target_transform, loader(path), is_valid_file(path),
---- allow_empty.
+--- counted from 1. The fields `samples`, `classes` and `class_to_idx` describe the dataset. PNG,
+--- JPEG and WebP files are read. Options: transform, target_transform, loader(path),
+--- is_valid_file(path), allow_empty.
 ---@param root string
 ---@param options? table
 function ImageFolder:__init(...)

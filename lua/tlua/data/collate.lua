@@ -109,8 +109,9 @@ function M.default_collate(items)
    return table.unpack(batch)
 end
 
---- Converts an item for a loader with batch_size = false: numbers and booleans become tensors, even
---- in tables; other values are unchanged.
+--- Converts an item as PyTorch's loader does for single items: numbers and booleans become tensors,
+--- even in tables; other values are unchanged. torch.data.DataLoader with batch_size = false does
+--- not call this function, and returns items as the dataset gives them.
 ---@param value any
 ---@return any
 function M.default_convert(value)

@@ -1,5 +1,6 @@
 -- items.lua - recognizes datasets and fetches their items. A dataset is an object with `get` and a
--- length, or a plain list, whose items may be lists of several values.
+-- length, a tensor, whose items are its rows, or a plain list, whose items may be lists of several
+-- values.
 
 local torch = require "tlua"
 local class = require "tlua.class"

@@ -1,9 +1,9 @@
 -- samplers.lua - samplers, which determine the order in which a loader takes a dataset's items.
 --
 -- A sampler has a length and `iter`, which returns a function that returns one position at each
--- call. The samplers in this file also have `indices`, which returns all positions at once as a 1-d
--- int64 tensor on the CPU, whatever the default device is. With `indices`, a loader need not call a
--- Lua function for each item.
+-- call. The public samplers in this file, except BatchSampler, also have `indices`, which returns
+-- all positions at once as a 1-d int64 tensor on the CPU, whatever the default device is. With
+-- `indices`, a loader need not call a Lua function for each item.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -29,7 +29,8 @@ local M = {}
 ---     for x in loader:iter() do print(x) end
 ---     --> tensor([20, 40, 60])
 ---@class data.Sampler
----@field indices fun(self): Tensor  the positions of an epoch, in their order
+---@field indices? fun(self): Tensor  the positions of an epoch, in their order; a user-defined
+--- class that has `iter` need not have it
 local Sampler = class.class("data.Sampler")
 M.Sampler = Sampler
 
@@ -137,7 +138,8 @@ local take_random = args.signature [[data.RandomSampler(dataset: any, replacemen
    num_samples: count?, generator: any?)]]
 
 --- A sampler that returns the positions of all items, or of num_samples items, in random order.
---- With `replacement` each position is drawn from all items, so positions may repeat.
+--- With `replacement` each position is drawn from all items, so positions may repeat. Without it, a
+--- position repeats only if num_samples exceeds the number of items.
 ---
 ---     torch.manual_seed(0)
 ---     local sampler, sum = torch.data.RandomSampler {"a", "b", "c"}, 0

@@ -346,7 +346,7 @@ end
 ---@param fn fun(...): any
 ---@param primals Tensor|table[]  fn's only argument, or the list of all
 ---@param tangents Tensor|table[]  v, shaped as the primals
----@param options? {has_aux: boolean}
+---@param options? {has_aux: boolean, strict: boolean}  strict has no effect
 ---@return any output
 ---@return any tangent  shaped as the result
 ---@return any aux
@@ -450,7 +450,8 @@ end
 
 --- Returns a function that computes the Jacobian of fn's result with respect to an argument, row by
 --- row. The Jacobian's shape is the result's shape followed by the argument's shape. jacrev is the
---- best choice if there are fewer results than inputs.
+--- best choice if there are fewer results than inputs. The options randomness and chunk_size are
+--- accepted for PyTorch's programs, and have no effect.
 ---
 ---     local jacobian = torch.func.jacrev(function(x) return x * x end)
 ---     print(jacobian(torch.tensor {1.0, 2.0}))

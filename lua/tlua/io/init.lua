@@ -1,8 +1,8 @@
 -- init.lua - torch.save and torch.load. The file extension determines the format. A file without an
 -- extension is safetensors; nested tables of tensors and plain data (checkpoints) store their
 -- structure in its metadata. Other formats are PyTorch's .pt and .pth, NumPy's .npy and .npz, .png
--- and .jpg. The formats .gguf and IDX (MNIST's, also compressed as .gz) can only be read. Loading
--- runs no code, and the error for a damaged file names the file.
+-- and .jpg. The formats .webp, .gguf and IDX (MNIST's, also compressed as .gz) can only be read.
+-- Loading runs no code, and the error for a damaged file names the file.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -142,8 +142,8 @@ end
 
 --- Loads a file written by `save` or by another program. Files in the formats .npz and .gguf, and
 --- safetensors files from other programs, give a table from names to tensors. .pt and .pth give the
---- tables, tensors and plain data of a PyTorch checkpoint; classes are refused. .npy, .png and .jpg
---- give one tensor; an image is (channels, height, width) of uint8.
+--- tables, tensors and plain data of a PyTorch checkpoint; classes are refused. .npy, IDX, .png,
+--- .jpg and .webp give one tensor; an image is (channels, height, width) of uint8.
 ---
 --- `map_location`, or `device`, says where tensors are loaded, by default on the CPU. It is a
 --- device, a table such as `{["cuda:1"] = "cuda:0"}`, or a function. The function gets a tensor

@@ -109,7 +109,7 @@ function Machine:push_tuple(list)
    self:push(tuple)
 end
 
--- Returns the container on top of the stack, which must be of one of the given kinds.
+-- Returns the container on top of the stack, which must be of the given kind.
 function Machine:peek(kind)
    local value = self.stack[self.top]
    if self.kind[value] ~= kind then

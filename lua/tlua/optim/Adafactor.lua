@@ -1,6 +1,6 @@
 -- Adafactor.lua - "Adafactor: Adaptive Learning Rates with Sublinear Memory Cost" (Shazeer and
 -- Stern, 2018): for a matrix it keeps only the row and column means of squared gradients.
--- A step does not wait for the device.
+-- A step does not wait for the device, unless the learning rate is a tensor there.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -23,8 +23,9 @@ Adafactor.needs_whole, Adafactor.needs_real = true, true
 Adafactor.implementations, Adafactor.clocks = {foreach = true}, {"step"}
 
 -- The options. lr is the largest step, relative to the parameter. eps is a pair: the lower bound of
--- the variances (false means the machine epsilon), and the lower bound of a parameter's root mean
--- square. d is the upper bound of a step's root mean square.
+-- the square roots of the variances (false means the machine epsilon), and the lower bound of a
+-- parameter's root mean square. d is the upper bound of the root mean square of an update before
+-- the step size multiplies it.
 local defaults = {
    lr = 1e-2, beta2_decay = -0.8, eps = {false, 1e-3}, d = 1.0, weight_decay = 0, maximize = false,
 }

@@ -59,8 +59,8 @@ local function state_dtype(parameter, group)
    return has_master(parameter, group) and "float32" or parameter.dtype
 end
 
---- Returns the initial value of the state `name`, which is a step count or a tensor filled with
---- this value.
+--- Returns the initial value of the state `name`, which is a clock or a tensor filled with this
+--- value.
 ---@param name string
 ---@param o table  the group's options
 ---@return number
@@ -157,8 +157,9 @@ local function gradients(self)
 end
 
 --- Computes the numbers that a step needs to clip gradients and to detect non-finite ones. Two
---- kernels handle all gradients and leave them unchanged. Returns nil if other ranks hold parts of
---- the parameters, or if the norm of order norm_type could be finite although a gradient is not.
+--- kernels handle all gradients and leave them unchanged. Returns nil if no parameter has a
+--- gradient, if a gradient is sparse, if other ranks hold parts of the parameters, or if norm_type
+--- is not above 0, since such a norm could be finite although a gradient is not.
 ---@param max_norm number
 ---@param norm_type number
 ---@param grad_scale? Tensor  a divisor to be applied to the gradients
@@ -336,8 +337,8 @@ function Fused:needed_state(group)
    return names
 end
 
---- Converts a value of a loaded state. Clocks keep their dtype; `capturable` determines their
---- device.
+--- Converts a value of a loaded state. Clocks become float64 tensors, whose device `capturable`
+--- determines. Floating-point tensors get the dtype of the parameter's state.
 function Fused:adopt(key, value, parameter, group)
    if is_clock(self, key) then
       local device = group.capturable and parameter.device or "cpu"

@@ -26,10 +26,10 @@ local zero_grad = require "tlua.autograd.zero_grad"
 ---     --> 1	0.5
 ---     --> 2	0.1
 ---@class optim.Optimizer
----@field register_step_pre_hook fun(self, hook: function, options?: table): table
+---@field register_step_pre_hook fun(self, hook: function): table
 --- returns a handle; the hook is called before each step with the optimizer and the closure
----@field register_step_post_hook fun(self, hook: function, options?: table): table
---- returns a handle; the hook is called after each step with the optimizer
+---@field register_step_post_hook fun(self, hook: function): table
+--- returns a handle; the hook is called after each step with the optimizer and the closure
 ---@field register_state_dict_pre_hook fun(self, hook: function, options?: table): table
 --- returns a handle; the hook is called before state_dict with the optimizer
 ---@field register_state_dict_post_hook fun(self, hook: function, options?: table): table
@@ -69,7 +69,8 @@ local of_schedules <const> = {
 local none <const> = {}
 
 -- Checks an option that selects an implementation of the step in PyTorch. In tlua each optimizer
--- has only one implementation, so the option has no effect.
+-- has only one implementation, so the option has no effect. `differentiable = true` is refused,
+-- because no implementation records steps.
 local function check_implementation(name, given, key)
    if given[key] == nil then return end
    if type(given[key]) ~= "boolean" then args.refuse(name, key, "a boolean", given[key]) end
@@ -244,7 +245,8 @@ local options_of = args.signature "optim.Optimizer.step(max_norm: number, norm_t
 --- Makes a step along the gradients. If a closure is given, it is called first; it must compute the
 --- loss and its gradients anew and return the loss. With `max_norm` the gradients of all groups are
 --- clipped together, as nn.utils.clip_grad_norm_ does. Optimizers derived from optim.Fused read the
---- clipping factor on the device and leave `grad` unchanged; other optimizers scale `grad`.
+--- clipping factor on the device and leave `grad` unchanged, unless a gradient is sparse or the
+--- parameters are split over ranks; in these cases, and in other optimizers, `grad` is scaled.
 ---@param closure? fun(): Tensor
 ---@param options? {max_norm: number, norm_type: number}  may also be the only argument; norm_type
 --- is 2 by default
@@ -352,8 +354,8 @@ end
 
 -- Hooks -----------------------------------------------------------------------------------------
 
--- Returns the hooks of a kind that `owner` has, or nil if there are none. `owner` is an optimizer
--- or, for the hooks of all optimizers, the class.
+-- Returns the list of the hooks of a kind that `owner` has, which may be empty. `owner` is an
+-- optimizer or, for the hooks of all optimizers, the class.
 local function hooks_of(owner, kind)
    local all = rawget(owner, "_hooks")
    return all and all[kind] or {}

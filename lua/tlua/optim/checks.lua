@@ -1,5 +1,5 @@
--- checks.lua - checks of optimizers' options. Each function returns the name of a wrong option and
--- a text that says which value is expected, or nil if the options are right.
+-- checks.lua - checks of optimizers' options and parameters. not_negative and betas return the name
+-- of a wrong option and a text that says which value is expected, or nil if the options are right.
 
 local torch = require "tlua"
 

@@ -89,7 +89,8 @@ end
 ---@param loss number  the loss at length 0
 ---@param gradient Tensor  (n), at length 0
 ---@param slope number  the gradient along the direction at length 0
----@param smallest number  an interval smaller than this is not divided
+---@param smallest number  an interval is not divided if the largest element of the direction
+--- differs by less than this between the interval's ends
 ---@param most integer  the limit for the number of lengths that are tried after the first one
 ---@return number loss
 ---@return Tensor gradient

@@ -28,7 +28,9 @@ local take = args.signature(name .. [[(optimizer: any, mode: string = 'min', fac
 
 ---@param optimizer optim.Optimizer
 ---@param mode? "min"|"max"
----@param options? {factor: number, patience: integer, threshold: number, cooldown: integer}
+---@param options? {factor: number, patience: integer, threshold: number,
+--- threshold_mode: "rel"|"abs", cooldown: integer, min_lr: number|number[], eps: number}  min_lr:
+--- the lower bound of the rates; eps: a rate that would fall by no more than eps is left unchanged
 function Plateau:__init(...)
    local a = take(...)
    self:check_optimizer(a.optimizer)
