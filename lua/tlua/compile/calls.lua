@@ -20,8 +20,9 @@ local MOST_TRIES <const> = 16
 -- A program is optimized again when the values of its constants change. This happens at most
 -- MOST_UPDATES times, not counting changes that come after at least RUNS runs.
 local MOST_UPDATES <const>, RUNS <const> = 4, 8
--- If a program was no faster than the function, this many calls go to the function before another
--- program is tried.
+-- If the program of a short call was no faster than the function, this many calls go to the
+-- function before another program is tried. After more than three such pauses, no other program is
+-- tried for this kind of call, and the pauses get longer.
 local PAUSE <const> = 1000
 
 local NONE <const> = {n = 0}

@@ -241,7 +241,8 @@ local function replace_convolution(graph, node)
    return true
 end
 
--- Returns the number of channels of a node's result if the result is channels-last, otherwise 0.
+-- Returns the number of channels of a node's result, or a lower bound of this number, if the result
+-- is channels-last, otherwise 0.
 local function channels_of(graph, node)
    if node.target == "_max_pool2d_packed" then return LANES end
    if node.target == "_conv2d_packed" then return node.args.channels end

@@ -336,8 +336,8 @@ end
 --- whether constants were computed from other constants. If so, the program is valid only while
 --- those other constants keep their values.
 ---@param handle userdata  a program
----@param only? "all"|"norms"|"row-major"  merges batch norms alone, or leaves memory formats as
---- they are; by default, all optimizations are made
+---@param only? "all"|"norms"|"row-major"  "norms" only removes dropout and merges batch norms;
+--- "row-major" leaves memory formats as they are; by default, all optimizations are made
 ---@param example? Tensor[]  inputs, whose sizes show whether packed convolutions are faster
 ---@return userdata? handle
 ---@return boolean? uses_values

@@ -48,9 +48,9 @@ function M.list(path)
    return found.d, found.f, links
 end
 
---- Returns the absolute path of an existing folder.
+--- Returns the absolute path of a folder. The folder should exist; otherwise it is made.
 ---@param path string
----@return string? path  nil if there is no such folder
+---@return string? path  nil if the folder neither exists nor can be made
 ---@return string? message
 function M.absolute(path)
    return torch.io.make_folder(path) -- the call also succeeds if the folder exists
