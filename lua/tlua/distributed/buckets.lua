@@ -64,16 +64,17 @@ function Bucket:gradients() return self.views end
 ---@return Tensor[]
 function Bucket:parameters() return self.owners end
 
---- Divides parameters, in the given order, into buckets of one dtype and device. The first bucket
---- holds at most first_bytes, so that its reduction begins early; each later bucket holds at most
---- `bytes`. On the CPU of one machine the buckets lie in memory shared by the ranks of the group (a
---- raw group), so that a reduction copies nothing. All ranks make the same buckets.
+--- Divides parameters, in the given order, into buckets of one dtype and device. A bucket takes
+--- parameters until it has at least `bytes`. The first bucket takes them only until it has at least
+--- first_bytes, so that its reduction begins early. On the CPU of one machine the buckets lie in
+--- memory shared by the ranks of the group (a raw group), so that a reduction copies nothing. All
+--- ranks make the same buckets.
 ---@param parameters Tensor[]
 ---@param order integer[]
 ---@param group userdata
 ---@return distributed.GradBucket[] buckets
----@return table[] place  maps each parameter to {bucket, position in the bucket, view, the view's
---- address}
+---@return table[] place  maps each parameter's index to {bucket, position in the bucket, view, the
+--- view's address}
 function M.make(parameters, order, first_bytes, bytes, group)
    local lists, open = {}, {}
    for _, i in ipairs(order) do

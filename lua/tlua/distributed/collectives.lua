@@ -272,7 +272,8 @@ local take_gathered = taker("all_gather_coalesced",
 --- inputs of all ranks, which must have the same shape on all ranks.
 ---@param output_tensor_lists Tensor[][]
 ---@param input_tensor_list Tensor[]
----@param options? {group: distributed.ProcessGroup, async_op: boolean}
+---@param options? {group: distributed.ProcessGroup, async_op: boolean}  async_op has no effect: the
+--- call has ended when the function returns
 function M.all_gather_coalesced(...)
    local a, group = take_gathered(...)
    if not group or #a.input_tensor_list == 0 then return end
@@ -305,7 +306,8 @@ local take_coalesced = taker("all_reduce_coalesced", "tensors: table, op: string
 --- Reduces many tensors of one dtype over all ranks in one call.
 ---@param tensors Tensor[]
 ---@param op? string
----@param options? {op: string, group: distributed.ProcessGroup, async_op: boolean}
+---@param options? {op: string, group: distributed.ProcessGroup, async_op: boolean}  async_op has no
+--- effect: the call has ended when the function returns
 function M.all_reduce_coalesced(...)
    local a, group = take_coalesced(...)
    if not group or #a.tensors == 0 then return end

@@ -29,7 +29,7 @@ local M = {}
 ---     dist.destroy_process_group()
 ---     --> 2	dp	1
 ---@class distributed.DeviceMesh
----@field device_type string  "cpu" or "cuda"
+---@field device_type string  "cpu", "sim" or "cuda"
 ---@field shape integer[]  the sizes of its dimensions
 ---@field mesh_dim_names string[]?  the dimensions' names
 local DeviceMesh = class.class("distributed.DeviceMesh")
