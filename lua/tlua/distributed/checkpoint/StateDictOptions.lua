@@ -29,7 +29,7 @@ local fixed <const> = {
 ---     --> false	torch.Size([1, 2])
 ---@class distributed.checkpoint.StateDictOptions
 ---@field full_state_dict boolean  whole tensors in place of each rank's parts
----@field cpu_offload boolean  results are on the CPU, and whole tensors on rank 0 alone
+---@field cpu_offload boolean  results are on the CPU; with full_state_dict, only rank 0 gets them
 ---@field ignore_frozen_params boolean  leaves out parameters that require no gradient
 ---@field strict boolean  the names of a loaded state must equal the model's
 ---@field broadcast_from_rank0 boolean  all ranks load rank 0's state; needs full_state_dict

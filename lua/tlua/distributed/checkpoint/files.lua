@@ -152,8 +152,8 @@ function M.commit(file, folder, token, tensors, values, ranks)
 end
 
 --- Returns two functions with which the ranks exchange objects; without a group the functions serve
---- this process alone. gather(object) returns the list of all ranks' objects on the first rank;
---- share(object) returns the first rank's object on all ranks.
+--- this process alone. gather(object) returns the list of all ranks' objects, and share(object) the
+--- first rank's object, both on every rank.
 ---@return {rank: integer, first: boolean, gather: function, share: function}
 function M.talk(group)
    if not group then

@@ -16,7 +16,7 @@ local groups = require "tlua.distributed.group"
 local M = {}
 
 -- Returns a description (names, shapes, dtypes and boxes) of this rank's tensors, which is sent to
--- rank 0.
+-- the other ranks.
 local function describe(list)
    local all = {}
    for i, entry in ipairs(list) do
@@ -91,8 +91,7 @@ local take = args.signature [[save(state_dict: table, checkpoint_id: string,
    process_group: object?)]]
 
 -- Agrees with the other ranks on the tensors that this rank writes. Returns {talk, folder, token,
--- tensors, file, index, output, values, ranks}; index, output, values and ranks are set on the
--- first rank only.
+-- tensors, file, index, output, values, ranks}; index and output are set on the first rank only.
 local function prepare(title, ...)
    local a = take(...)
    local group = torch.distributed.is_initialized() and groups.resolve(title, a.process_group)

@@ -66,9 +66,10 @@ end
 
 --- Returns a model's state, a table from paths to tensors. With full_state_dict every rank gets the
 --- whole tensors, as before the model was split, and all ranks must call the function; otherwise
---- each rank gets its own parts. With cpu_offload tensors are on the CPU, and only rank 0 gets
---- whole tensors: the other ranks get an empty table. ignore_frozen_params leaves out parameters
---- that require no gradient. `options`, a StateDictOptions, replaces these options.
+--- each rank gets its own parts. With cpu_offload tensors are on the CPU. With both options only
+--- rank 0 gets the whole tensors, and the other ranks get an empty table. ignore_frozen_params
+--- leaves out parameters that require no gradient. `options`, a StateDictOptions, replaces these
+--- options.
 ---@param model nn.Module
 ---@param options? {full_state_dict: boolean, cpu_offload: boolean, ignore_frozen_params: boolean,
 ---@     options: distributed.checkpoint.StateDictOptions}

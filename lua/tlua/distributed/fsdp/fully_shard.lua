@@ -567,7 +567,7 @@ local take = args.signature [[fully_shard(module: any, mesh: object?,
 --- that tensor parallelism has split refuses it. The module gets the methods unshard, reshard,
 --- set_requires_gradient_sync, set_requires_all_reduce, set_reshard_after_forward,
 --- set_reshard_after_backward, set_modules_to_forward_prefetch, set_modules_to_backward_prefetch,
---- set_gradient_divide_factor and set_all_reduce_hook.
+--- set_gradient_divide_factor, set_all_reduce_hook and set_is_last_backward.
 ---@param module nn.Module
 ---@param options? table  mesh, reshard_after_forward, mp_policy, offload_policy, ignored_params
 ---@return nn.Module module

@@ -342,7 +342,7 @@ end
 --- into n_microbatches equal microbatches along their first dimension. A failure on one rank is an
 --- error on all ranks, and their group cannot be used afterwards.
 ---@param ... Tensor  the batch, then {target =, losses =}; the losses of the microbatches are
---- appended to the list `losses`
+--- stored in the list `losses` from position 1 on
 ---@return Tensor?  the results of all microbatches, on the last stage's rank
 function Schedule:step(...)
    return run(self, self.loss_fn ~= nil, ...)
@@ -424,7 +424,7 @@ local function alternate(warm, total, forward, backward)
 end
 
 --- Alternates one forward and one backward action, so that a stage holds no more microbatches than
---- there are stages after it: "PipeDream-Flush" (Narayanan et al., 2021).
+--- there are stages from this stage to the last: "PipeDream-Flush" (Narayanan et al., 2021).
 ---
 ---     local dist, nn = torch.distributed, torch.nn
 ---     local store = dist.HashStore()

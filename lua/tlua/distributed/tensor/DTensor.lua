@@ -29,7 +29,8 @@ local M = {}
 ---@field device_mesh distributed.DeviceMesh  the mesh over which the tensor is distributed
 ---@field placements distributed.tensor.Placement[]  one for each dimension of the mesh
 ---@field shape integer[]  the shape of the whole tensor
----@field grad distributed.tensor.DTensor?  the gradient, distributed in the same way
+---@field grad distributed.tensor.DTensor?  the gradient, distributed in the same way; along a mesh
+--- dimension with the placement Partial, the gradient is replicated
 local DTensor = class.class("distributed.tensor.DTensor")
 M.DTensor = DTensor
 
