@@ -1,12 +1,13 @@
 -- GradScaler.lua - scales losses so that float16 gradients do not underflow to zero, and divides
 -- the gradients by the scale before they are used. If a gradient is not finite, the step is skipped
--- and the scale is reduced. After `growth_interval` steps with finite gradients the scale is
--- increased.
+-- and the scale is reduced. After `growth_interval` consecutive steps with finite gradients the
+-- scale is increased.
 --
 -- A scaler keeps three numbers on the device of the losses: the scale, a flag that tells whether a
--- gradient was not finite, and the count of steps with finite gradients. Optimizers derived from
--- optim.Fused read these numbers on the device, so the program does not wait; for other optimizers,
--- step() reads the flag on the host.
+-- gradient was not finite (one for each optimizer), and the count of steps with finite gradients.
+-- Optimizers derived from optim.Fused read these numbers on the device, so the program does not
+-- wait, unless they count steps on the CPU for parameters elsewhere (does_it_itself). For these
+-- and all other optimizers, step() reads the flag on the host.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -60,6 +61,8 @@ end
 --- device
 ---@param options? {init_scale: number, growth_factor: number, backoff_factor: number,
 --- growth_interval: integer, enabled: boolean}
+--- init_scale: 65536 by default; growth_factor: 2 by default; backoff_factor: 0.5 by default;
+--- growth_interval: 2000 by default; enabled: true by default
 function GradScaler:__init(...)
    local a = signature(...)
    check(is_scale(a.init_scale), "init_scale", "a number above 0", a.init_scale)
@@ -171,7 +174,7 @@ local function check_gradients(self, optimizer, entry, factor, method)
 end
 
 --- Divides an optimizer's gradients by the scale, so that they may be clipped or read before
---- step(). This method may be called once between two calls of update().
+--- step(). For each optimizer, this method may be called once between two calls of update().
 ---@param optimizer optim.Optimizer
 function GradScaler:unscale_(optimizer)
    if not self.enabled then return end
@@ -222,8 +225,9 @@ local function is_finite(optimizer, found)
 end
 
 -- Returns the fields to set in an optimizer that itself divides by the scale, and, if the step
--- clips the gradients, their norm before clipping. If the optimizer cannot clip during its step
--- (clip_numbers returns nil), unscale_ divides the gradients beforehand, and no fields are needed.
+-- clips the gradients, their norm before clipping. If the step is to clip, but the optimizer cannot
+-- do so while it reads the gradients (clip_numbers returns nil), unscale_ divides the gradients
+-- beforehand, and no fields are needed.
 local function fields_of_step(self, optimizer, entry, options)
    local scale = self.scale_number
    local max_norm, norm_type = math.huge, math.huge
@@ -260,8 +264,9 @@ local options_of = args.signature "amp.GradScaler.step(max_norm: number, norm_ty
 
 --- Calls optimizer:step(options) unless a gradient is infinite or NaN. If unscale_ was not called,
 --- the gradients are first divided by the scale; with `max_norm` they are also clipped. An
---- optimizer derived from optim.Fused divides and clips while it reads the gradients, and leaves
---- `grad` unchanged.
+--- optimizer derived from optim.Fused, if its step counts are on the parameters' device (always on
+--- the CPU, elsewhere with `capturable`), divides while it reads the gradients, and leaves `grad`
+--- unchanged. If it can, it also clips in that way.
 ---@param optimizer optim.Optimizer
 ---@param options? {max_norm: number, norm_type: number}  the options of the optimizer's step
 ---@return nil
@@ -325,7 +330,7 @@ function GradScaler:update(new_scale)
    self:forget()
 end
 
---- Returns the present scale; waits for the device.
+--- Returns the present scale, or 1 if the scaler is disabled; waits for the device.
 ---@return number
 function GradScaler:get_scale()
    if not self.enabled then return 1.0 end

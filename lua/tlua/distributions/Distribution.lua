@@ -3,9 +3,12 @@
 -- A definition is a table. Its field `constraints` maps each parameter that is a tensor to the
 -- constraint of its values. Parameters are broadcast to a common batch_shape, except for their last
 -- dimensions that form one value (event) of the constraint. Distribution's methods check their
--- arguments and then call the definition's functions log_prob, cdf, icdf, entropy, rsample, sample
--- and enumerate_support. Any other function of the definition computes a field of that name
--- whenever the field is read; a function in the table `cached` is called only at the first reading.
+-- arguments and then call the definition's functions log_prob, cdf, icdf, entropy, rsample, sample,
+-- enumerate_support and expand. The constructor calls `prepare` and `event` (which returns the
+-- event_shape), and `check` if arguments are checked. `parent` is the class to derive from, and
+-- `either` a list of parameters of which exactly one is given. Any other function of the definition
+-- computes a field of that name whenever the field is read; a function in the table `cached` is
+-- called only at the first reading.
 -- A string in a definition makes the field an alias of the field that the string names.
 
 local torch = require "tlua"
@@ -127,7 +130,7 @@ end
 --- Sets batch_shape and event_shape, and checks the parameters' values.
 ---@param batch integer[]  the batch_shape
 ---@param event integer[]  the event_shape
----@param validate_args? boolean  true unless given
+---@param validate_args? boolean  the value of set_default_validate_args unless given
 function Distribution:__init(batch, event, validate_args)
    self._memo = {}
    local who = torch.type(self)
@@ -358,7 +361,8 @@ function Distribution:sample_n(n) return self:sample {n} end
 ---
 ---     print(torch.distributions.Binomial(2, 0.5):enumerate_support())
 ---     --> tensor([0., 1., 2.])
----@param expand? boolean  whether batch dimensions have the batch's sizes, rather than 1
+---@param expand? boolean  whether batch dimensions have the batch's sizes (the default), rather
+--- than 1
 ---@return Tensor
 function Distribution:enumerate_support(expand)
    local values = method_of(self, "enumerate_support")(self)

@@ -10,8 +10,8 @@ local transforms = require "tlua.distributions.transforms"
 
 local M = {}
 
---- A table that maps each constraint to a transform whose results satisfy the constraint. Calling
---- the registry with a constraint returns the transform.
+--- A table that maps each class of constraints to a function that makes a transform whose results
+--- satisfy the constraint. Calling the registry with a constraint returns the transform.
 ---
 ---     local D = torch.distributions
 ---     local to_positive = D.transform_to(D.constraints.positive)

@@ -164,8 +164,9 @@ function M.define(qualname, schema)
       CustomOp(qualname, nil, nil, nil, schemas.read("library.define", schema)))
 end
 
--- Maps each kind of device, and each of PyTorch's dispatch keys, to the function that registers an
--- implementation for that device or key.
+-- Maps each kind of device, and each of PyTorch's dispatch keys, to the kind of device for which an
+-- implementation is registered: "any" for all, "meta" for register_fake, or "composite" for
+-- register_composite.
 local targets <const> = {
    default = "any", [""] = "any", CompositeExplicitAutograd = "any", cpu = "cpu", CPU = "cpu",
    cuda = "cuda", CUDA = "cuda", sim = "sim", meta = "meta", Meta = "meta",

@@ -63,7 +63,7 @@ function tests.test_schema(op, given)
    end
 end
 
--- Checks that an operator has a derivative if one of its results may be differentiated.
+-- Checks that an operator has a derivative if one of its arguments requires a gradient.
 function tests.test_autograd_registration(op, given)
    local wanted = false
    each_tensor(given, function(t) wanted = wanted or t.requires_grad end)
@@ -120,13 +120,15 @@ end
 --- Tests a custom operator with arguments. test_schema: the operator changes only declared
 --- arguments and returns new tensors. test_autograd_registration: the operator has a derivative if
 --- needed (autograd.gradcheck tests if it is right). test_faketensor: the fake kernel returns the
---- kernel's shapes and dtypes. PyTorch's fourth test, test_aot_dispatch_dynamic, is for PyTorch's
---- compiler. The arguments are not changed.
+--- kernel's shapes, strides and dtypes. PyTorch's fourth test, test_aot_dispatch_dynamic, is for
+--- PyTorch's compiler. The arguments are not changed.
 ---@param op library.CustomOp|string
 ---@param given any[]  the arguments; `n` is their number if the last arguments are nil
 ---@param options? {kwargs: table, test_utils: string|string[], raise_exception: boolean}
----@return table<string, string> results  for each test "SUCCESS" or, without raise_exception, the
---- message
+--- kwargs: arguments by name; test_utils: the tests, by default all; raise_exception: whether a
+--- failed test raises an error, by default true
+---@return table<string, string> results  for each test "SUCCESS" or, if raise_exception is false,
+--- the message
 return function(op, given, options)
    op, options = torch.library._find("library.opcheck", op), options or {}
    args.check_options("library.opcheck", options, "kwargs", "test_utils", "raise_exception")

@@ -48,7 +48,8 @@ local take = args.signature [[masked.masked_tensor(data: tensor, mask: tensor,
 
 --- Makes a MaskedTensor of copies of data and mask. Elements at which the mask is false are left
 --- out of reductions and print as `--`. Operators of one tensor apply to the data; for operators of
---- two, both must have the same mask. A MaskedTensor has the methods of a tensor, and also
+--- two, both must have the same mask if both are masked. A MaskedTensor has many of the methods of a
+--- tensor, and also
 --- get_data(), get_mask() and to_tensor(value), which returns a dense tensor with `value` in place
 --- of the elements that are left out.
 ---
@@ -224,7 +225,7 @@ local function any_of(mask, dim, keepdim)
    return mask:any(dim, {keepdim = keepdim})
 end
 
--- Reads the arguments of a reduction. Returns dim, keepdim and the table of options.
+-- Reads the arguments of a reduction. Returns dim and keepdim.
 local function read(...)
    local given = table.pack(...)
    local last = given[given.n]

@@ -246,7 +246,8 @@ local function variance(x, mask, dims, keepdim, a, who)
 end
 
 --- Returns the variance, or the standard deviation, of the elements at which the mask is true.
---- The result is NaN where no elements, or fewer than `correction` + 1 elements, remain.
+--- Where fewer than `correction` + 1 elements remain, the result is NaN, or infinite if these
+--- elements differ from one another.
 ---@param input Tensor  or a MaskedTensor; integers are taken as the default dtype
 ---@param dim? integer|integer[]  all dimensions unless given
 ---@param unbiased? boolean  false for a correction of 0

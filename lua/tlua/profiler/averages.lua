@@ -311,10 +311,11 @@ local take_table = args.signature [[table(sort_by: string = 'self_cpu_time_total
 --- cpu_time_total, self_cpu_time_total, device_time_total, self_device_time_total,
 --- cpu_memory_usage, self_cpu_memory_usage, flops, count; `cuda` in place of `device` is PyTorch's
 --- older name.
----@param options? {sort_by: string, row_limit: integer, max_name_column_width: integer}
+---@param options? {sort_by: string, row_limit: integer, max_name_column_width: integer,
+--- header: string}
 --- sort_by: the field, "self_cpu_time_total" by default; row_limit: the largest number of rows, 100
 --- by default, or -1 for all rows; max_name_column_width: the width to which names are cut, 55 by
---- default
+--- default; header: a text above the table, empty by default
 ---@return string
 function Averages:table(...)
    local a = take_table(...)

@@ -172,7 +172,8 @@ function Profile:step()
    change(self, before, self.action)
 end
 
---- Ends the recording and keeps the recorded events. A second call has no effect.
+--- Ends the recording and keeps the recorded events, unless they belong to a warmup step. A second
+--- call has no effect.
 function Profile:stop()
    check_not_reporting(self, "stop")
    if not self.running then return end

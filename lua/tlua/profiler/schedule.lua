@@ -8,8 +8,8 @@ local signature = args.signature [[profiler.schedule(wait: integer = 0, warmup: 
 --- Skips `skip_first` steps, then repeats cycles: `wait` steps without recording, `warmup` steps
 --- that are recorded and discarded, and `active` steps that are recorded. `repeat` is the number of
 --- cycles, 0 for no limit. Because `repeat` is a keyword of Lua, write `["repeat"] = 2`.
----@param wait integer
----@param warmup integer
+---@param wait? integer
+---@param warmup? integer
 ---@param active integer
 ---@param repeat? integer
 ---@param skip_first? integer

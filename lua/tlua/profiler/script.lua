@@ -1,5 +1,5 @@
--- script.lua - `tlua --profile script.lua`: profiles an unmodified script, and prints a summary on
--- stderr, or writes a page with --html.
+-- script.lua - `tlua --profile script.lua`: profiles an unmodified script, prints a summary on
+-- stderr, and with --html also writes a page.
 
 local torch = require "tlua"
 
@@ -22,7 +22,8 @@ function M.start(html)
    end
 end
 
---- Ends the recording, and prints the summary or writes the page. A second call has no effect.
+--- Ends the recording, prints the summary, and writes the page if there is one. A second call has
+--- no effect.
 function M.finish()
    if not prof then return end
    local done = prof

@@ -61,9 +61,9 @@ end
 --- rank i % N; in V-shaped schedules with 2 N stages, it is on rank i or 2 N - 1 - i. device: where
 --- activations are received, by default the parameters' device. input_args: a tensor, or a list,
 --- with the shapes and dtypes of this stage's inputs for one microbatch. If all stages get
---- input_args, no shapes are sent. If no stage gets it, each stage sends shapes to the next one with
---- the first microbatch. A stage with input_args sends no shapes, so all stages must get it, or
---- none.
+--- input_args, no shapes are sent. If no stage gets it, each stage sends shapes to the next one
+--- with the first microbatch. A stage with input_args sends no shapes, so all stages must get it,
+--- or none.
 ---@param submodule nn.Module
 ---@param stage_index integer
 ---@param num_stages integer
