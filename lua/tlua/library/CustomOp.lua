@@ -2,8 +2,8 @@
 --
 -- A call passes through these layers, from the outside in: vmap (the rule for a batch), the
 -- profiler (a span with the operator's name), autocast and autograd (a Function), and then the
--- kernel for the arguments' kind of device, or the fake kernel on the meta device. A function set by
--- register_composite runs without these layers.
+-- kernel for the arguments' kind of device, or the fake kernel on the meta device. A function set
+-- by register_composite runs without these layers.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -48,7 +48,7 @@ local take = args.signature [[masked.masked_tensor(data: tensor, mask: tensor,
 
 --- Makes a MaskedTensor of copies of data and mask. Elements at which the mask is false are left
 --- out of reductions and print as `--`. Operators of one tensor apply to the data; for operators of
---- two, both must have the same mask if both are masked. A MaskedTensor has many of the methods of a
+--- two, both must have the same mask if both are masked. A MaskedTensor has many methods of a
 --- tensor, and also
 --- get_data(), get_mask() and to_tensor(value), which returns a dense tensor with `value` in place
 --- of the elements that are left out.

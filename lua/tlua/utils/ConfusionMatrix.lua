@@ -51,7 +51,7 @@ end
 
 ConfusionMatrix.update = ConfusionMatrix.add
 
---- Returns the counts. Rows are target classes, and columns are predicted classes.
+--- Returns a copy of the counts. Rows are target classes, and columns are predicted classes.
 ---@return Tensor  (num_classes, num_classes), int64
 function ConfusionMatrix:compute()
    return self.counts:clone()
@@ -76,7 +76,7 @@ function ConfusionMatrix:correct()
    return self.counts:diagonal():sum():item()
 end
 
---- Returns the fraction of correct predictions.
+--- Returns the fraction of correct predictions; 0 if none were counted.
 ---@return number
 function ConfusionMatrix:accuracy()
    return self:correct() / math.max(self:total(), 1)

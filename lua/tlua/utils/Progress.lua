@@ -15,7 +15,8 @@
 --       bar:set {loss = loss:item()}
 --    end
 --
--- The bar is drawn only on a terminal; a file or a pipe gets only the line of `finish`.
+-- The bar is drawn only on a terminal and in a notebook; a file or a pipe gets only the line of
+-- `finish`.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -35,7 +36,11 @@ local signature = args.signature [[utils.Progress(total: count?, label: string =
 ---@overload fun(options: {total: integer, label: string, unit: string}): utils.Progress
 local Progress = class.class("utils.Progress")
 
----@param options? {total: integer, label: string, unit: string, width: integer, stream: file*}
+---@param options? {total: integer, label: string, unit: string, width: integer, stream: file*,
+--- interval: number}
+--- total: the number of steps, unknown by default; label: empty by default; unit: "steps" by
+--- default; width: the bar's columns, 24 by default; stream: the standard output, or the notebook,
+--- by default; interval: the least time between two drawings, 0.1 s by default
 function Progress:__init(...)
    local a = signature(...)
    for name, value in pairs(a) do self[name] = value end

@@ -201,8 +201,8 @@ end
 ---
 --- The counter runs the profiler, so it cannot be used inside a profile.
 ---@param options? {depth: integer, display: boolean, mods: table}  depth: the depth of modules in
---- the table, 2 by default; display: whether to print the table at the end, which is PyTorch's
---- default; mods: is accepted and ignored
+--- the table, 2 by default; display: whether to print the table at the end, by default false (true
+--- in PyTorch); mods: is accepted and ignored
 ---@param fn? fun(counter: utils.flop_counter.FlopCounterMode): any
 ---@return utils.flop_counter.FlopCounterMode counter
 ---@return any ...

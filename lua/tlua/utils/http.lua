@@ -1,5 +1,6 @@
 -- http.lua - sends HTTP/1.1 requests, with a new connection for each request. Connections to https
--- URLs go through libcurl, other connections through tlua's own sockets.
+-- URLs and to the proxy that http_proxy names go through libcurl, other connections through tlua's
+-- own sockets.
 
 local torch = require "tlua"
 
@@ -251,13 +252,14 @@ local redirects <const> = {[301] = true, [302] = true, [303] = true, [307] = tru
 
 --- Makes a request, and reads the response's headers. The caller reads the body by calls of
 --- `parts`, which returns the next part or, at the end, nil, and then closes the response. Raises
---- an error if there is no response. Redirects are followed, but not from https to http; a header
---- named Authorization is sent to the first server only.
+--- an error if there is no response. Redirects of GET and HEAD are followed; one from https to http
+--- raises an error. A header named Authorization is sent to the first server only.
 ---@param method string
 ---@param url string
 ---@param options? {body: string, headers: table<string, string>, timeout: number, most: integer,
---- near: boolean}  timeout: seconds without a byte; most: the largest number of bytes; near:
---- whether a redirect to another server is returned instead of followed
+--- near: boolean}  timeout: seconds without a byte, 30 by default; most: the largest number of
+--- bytes, 2^24 by default; near: whether a redirect to another server is returned instead of
+--- followed
 ---@return {status: integer, headers: table<string, string>, parts: (fun(): string?), url: string,
 ---length: integer?}
 function M.open(method, url, options)

@@ -254,8 +254,9 @@ function write_value(value, depth)
    return (is_list and write_array or write_object)(value, depth - 1)
 end
 
---- Encodes a value as JSON. Tables that are marked as arrays or have a first element are arrays. A
---- torch.device is written as its name. Raises an error if JSON cannot represent the value.
+--- Encodes a value as JSON. Tables that are marked as arrays or have a first element, and a
+--- torch.Size, are arrays. A torch.device is written as its name. Raises an error if JSON cannot
+--- represent the value.
 ---@param value any
 ---@return string
 function M.encode(value)

@@ -34,7 +34,8 @@ end
 --- size =}, sorted by bytes, largest first; printing it shows a table. The first calls (`warmup`)
 --- are not counted, since they may fill caches.
 ---@param fn function  the body of a loop
----@param options? {steps: integer, warmup: integer}
+---@param options? {steps: integer, warmup: integer}  steps: the calls that are counted, 4 by
+--- default; warmup: 2 by default
 ---@return table[]
 return function(...)
    local a = take(...)

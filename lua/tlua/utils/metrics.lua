@@ -5,7 +5,9 @@
 --    print(accuracy:compute())
 --
 -- Each metric has update, which returns the metric, compute, which returns a number (nan before the
--- first update), and reset. Classes count from 1. Only compute waits for a device.
+-- first update), and reset; compute of ConfusionMatrix returns the counts, and of a metric with
+-- average = "none" a list. Classes count from 1. Only compute waits for a device, but update of
+-- ConfusionMatrix, Precision, Recall and F1 does so too.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -210,7 +212,7 @@ local function by_class(name, measure)
    --- Adds samples.
    ---@names utils.metrics.Precision:update utils.metrics.Recall:update
    ---@names utils.metrics.F1:update
-   ---@param predictions Tensor  classes, or scores of classes in the last dimension
+   ---@param predictions Tensor  classes (N), or scores (N, num_classes)
    ---@param targets Tensor  classes, counted from 1
    ---@return table self
    function Class:update(predictions, targets)
@@ -219,7 +221,8 @@ local function by_class(name, measure)
       return self
    end
 
-   --- Returns the metric of all samples added so far; NaN before the first.
+   --- Returns the metric of all samples added so far; before the first NaN, or, with average =
+   --- "none", a list of zeros.
    ---@names utils.metrics.Precision:compute utils.metrics.Recall:compute
    ---@names utils.metrics.F1:compute
    ---@return number|number[]

@@ -36,8 +36,8 @@ local function check(title, name, names)
    if type(names) ~= "table" then refuse(title, "names", "a table", names) end
 end
 
---- Returns the name closest to a mistyped one, or nil if no name is close. A name is close if at
---- most a third of the letters differ, or if one word is a prefix of the other word.
+--- Returns the name closest to a mistyped one, or nil if no name is close. A name is close if one
+--- letter or at most a third of the letters differ, or if one word is a prefix of the other word.
 ---@param name string
 ---@param names string[]|table<string, any>  a list, or a table with names as keys
 ---@return string?

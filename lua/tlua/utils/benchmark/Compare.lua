@@ -38,7 +38,7 @@ end
 function Compare:trim_significant_figures() self.trimmed = true end
 
 --- Makes a terminal show the fastest time of each row in green and much slower times in red.
----@param rowwise? boolean
+---@param rowwise? boolean  false turns the colours off
 function Compare:colorize(rowwise) self.coloured = rowwise ~= false end
 
 local function ordered(results, field)

@@ -117,7 +117,7 @@ end
 local take_timeit = args.signature "timeit(number: integer = 1000000)"
 
 --- Times one block of `number` calls.
----@param number? integer
+---@param number? integer  1000000 by default
 ---@return utils.benchmark.Measurement
 function Timer:timeit(...)
    local number = check_calls("timeit", take_timeit(...).number)
@@ -151,7 +151,8 @@ local take_blocked = args.signature [[blocked_autorange(min_run_time: number = 0
 
 --- Times blocks of calls for at least min_run_time seconds. Each block takes long enough that the
 --- time for reading the clock is negligible.
----@param options? {min_run_time: number}
+---@param options? {min_run_time: number, callback: fun(number: integer, seconds: number)}
+--- min_run_time: 0.2 by default; callback: is called after each block
 ---@return utils.benchmark.Measurement
 function Timer:blocked_autorange(...)
    local a = check_figures("blocked_autorange", take_blocked(...), "min_run_time")
@@ -170,9 +171,10 @@ end
 local take_adaptive = args.signature [[adaptive_autorange(threshold: number = 0.1,
    min_run_time: number = 0.01, max_run_time: number = 10)]]
 
---- Times blocks of calls until the spread (IQR / median) is below the threshold, or max_run_time
---- is over.
----@param options? {threshold: number, min_run_time: number, max_run_time: number}
+--- Times at least 4 blocks of calls for at least min_run_time seconds, until the spread (IQR /
+--- median) is below the threshold, or max_run_time is over.
+---@param options? {threshold: number, min_run_time: number, max_run_time: number}  threshold: 0.1
+--- by default; min_run_time: 0.01 by default; max_run_time: 10 by default
 ---@return utils.benchmark.Measurement
 function Timer:adaptive_autorange(...)
    local a = check_figures("adaptive_autorange", take_adaptive(...), "threshold", "min_run_time",
