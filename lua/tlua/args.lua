@@ -236,7 +236,8 @@ local function unknown_text(title, key, ...)
       table.concat(names, ", "))
 end
 
---- Raises `title: unknown option <key>; did you mean X?; there are A, B and C`.
+--- Raises `title: unknown option <key>; did you mean X?; there are A, B, C`, or, if there are no
+--- options, `title: unknown option <key>; it takes none`.
 ---@param title string  the function's name, for the message
 ---@param key any  the unknown option
 ---@param ... string[]|table<string, any>  the options: lists, or tables with the names as keys

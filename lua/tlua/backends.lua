@@ -1,7 +1,7 @@
 -- backends.lua - torch.backends and the functions that control the precision and the
--- reproducibility of kernels. The settings apply to the whole process. They affect only GPUs, whose
--- tensor cores can compute float32 as TF32; the CPU computes in the dtype's own precision and gives
--- the same bits each time.
+-- reproducibility of kernels. The settings apply to the whole process. Most of them affect only
+-- GPUs, whose tensor cores can compute float32 as TF32; the CPU computes in the dtype's own
+-- precision and gives the same bits each time. use_deterministic_algorithms also affects the CPU.
 
 local torch = require "tlua"
 local args = require "tlua.args"

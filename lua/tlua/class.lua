@@ -146,8 +146,8 @@ function M.issubclass(cls, parent)
    return ancestors ~= nil and (parent == nil or ancestors[parent] == true)
 end
 
---- Returns the class's name for an instance, "Tensor" for a tensor, "torch.device" for a device,
---- and for any other value the result of Lua's `type`.
+--- Returns the class's name for an instance, "Tensor" for a tensor, "torch.Size" for a size,
+--- "torch.device" for a device, and for any other value the result of Lua's `type`.
 ---@param object any
 ---@return string
 function M.type(object)

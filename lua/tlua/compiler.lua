@@ -112,9 +112,11 @@ end
 ---@param options? {fullgraph: boolean, dynamic: boolean, backend: any, mode: string,
 --- options: table, disable: boolean}  fullgraph: whether a call that cannot become a program raises
 --- an error; dynamic: whether one program serves all batch sizes; backend: "eager" to get the model
---- itself back, or a function that takes the graph and the list of its inputs and returns the
---- function to call instead of the program; mode: "default", or "max-autotune", which also compares
---- the optimized program with the recorded one and keeps the faster, at the cost of more calls
+--- itself back, "tlua" (the default), or a function that takes the graph and the list of its inputs
+--- and returns the function to call instead of the program; mode: "default", or "max-autotune"
+--- (also named "max-autotune-no-cudagraphs"), which also compares the optimized program with the
+--- recorded one and keeps the faster, at the cost of more calls; disable: whether to return the
+--- model itself, as where Lua's debug library is missing
 ---@return T model
 function M.compile(...)
    local a = check(...)
@@ -140,8 +142,9 @@ function Explanation:__tostring()
    return table.concat(lines, "\n")
 end
 
---- Calls a function three times, as a compiled function of torch.compile would be called. Describes
---- the program that was made, or says why there is none.
+--- Calls a function three times, or up to six times if the first calls load files of the library,
+--- as a compiled function of torch.compile would be called. Describes the program that was made, or
+--- says why there is none.
 ---
 ---     local function f(x) return x * 2 + 1 end
 ---     local function g(x) if x:sum():item() > 0 then return x end return -x end

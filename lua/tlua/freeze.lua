@@ -25,7 +25,8 @@ local Program = getmetatable(export).Program
 ---     print(frozen(torch.tensor {-2., 2}), kept)
 ---     --> tensor([0., 2.])	tensor([1., 0.])
 ---@class Frozen
----@field program export.Program?  the program that calls run; nil before the first call
+---@field program export.Program?  the program that calls run; nil before the first call, unless a
+--- program was frozen
 ---@overload fun(...): Tensor
 local Frozen = class.class "Frozen"
 

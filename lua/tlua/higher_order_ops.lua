@@ -93,7 +93,7 @@ local function check_carry(carry, structure, tensors)
 end
 
 --- Calls combine_fn for each slice of xs, together with the carry that the previous call has
---- returned, and stacks the results.
+--- returned, and stacks the results along the dimension of the slices.
 ---
 ---     local function add(carry, x) return carry + x, carry + x end
 ---     local xs = torch.arange(5)

@@ -99,8 +99,8 @@ end
 --- Returns whether the library has a field, function or class of that name: torch.has "nn.Linear",
 --- torch.has "cuda.is_available", torch.has "float8_e5m2". For a field of a package, such as
 --- "text", the result is true only if the package is installed. Reading an unknown name from torch
---- or its tables is an error, so this function is the way to test for a feature. It loads no
---- module.
+--- or its tables is an error, so this function is the way to test for a feature. It loads the
+--- tables on the path, such as nn, but not the last part.
 ---@param name string  from torch on, parts joined by dots
 ---@return boolean
 function M.has(name)

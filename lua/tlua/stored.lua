@@ -8,6 +8,8 @@
 --    floats    operators of float8: they compute in float32 and round the result
 --    wholes    operators of unsigned integers: they compute in wider integers, or in int64 with the
 --              bits of uint64
+--
+-- The few operators of complex32 compute in complex64.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -241,7 +243,8 @@ local function compute_half_complex(full, name, dtype, arguments)
 end
 
 -- Runs an operator on tensors of an unsigned integer dtype: computes in wider integers or, for
--- uint64, in int64.
+-- uint64, in int64. Functions of real numbers (as_floats) compute in the default dtype, and isclose
+-- and the like in float64.
 local function compute_whole(full, name, dtype, arguments)
    local wide = wider[dtype]
    local flips = dtype == "uint64" and ordered[name]

@@ -33,9 +33,10 @@ for name in ([[dtype device requires_grad is_leaf grad_fn is_cuda is_cpu is_meta
    fields[name] = function(kind, p) return p[kind.main][name] end
 end
 
---- Makes a kind of wrapped tensors.
----@param kind {title: string, plural: string, hint: string, main: string} the names of one tensor
---- and of several tensors in messages, advice for getting a dense tensor, and the main tensor's key
+--- Makes a kind of wrapped tensors. The caller adds the functions same, moved, length and text.
+---@param kind {title: string, plural: string, hint: string, main: string, rest?: string} the names
+--- of one tensor and of several tensors in messages, advice for getting a dense tensor, the main
+--- tensor's key, and the name of the other parts in messages, "sequences" by default
 ---@return table kind  with the tables operators, methods and properties, and the functions below
 function M.kind(kind)
    local operators, methods, properties, meta = {}, {}, {},
