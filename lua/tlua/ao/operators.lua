@@ -137,7 +137,8 @@ end
 define_number("add_scalar", add_number)
 
 --- Multiplies a quantized tensor by a number, which changes only the scale. A negative number also
---- reverses the order of the integers. mul_scalar_relu replaces negative products by 0.
+--- reverses the order of the integers, and 0 makes them 0, with scale 1 and zero point 0.
+--- mul_scalar_relu replaces negative products by 0.
 ---
 ---     local x = torch.tensor {1.0, 2}
 ---     local q = torch.quantize_per_tensor(x, 0.5, 10, "quint8")

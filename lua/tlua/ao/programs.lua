@@ -164,7 +164,8 @@ local function replace_layer(graph, node, range)
 end
 
 -- Makes convolutions return integers of 8 bits in place of floating-point numbers. This is done for
--- each convolution whose result is used only by other convolutions.
+-- each convolution whose result is used only by other convolutions, which all have the same fixed
+-- scale and zero point of their inputs.
 local function pass_bytes(graph)
    for _, node in ipairs(graph.nodes) do
       local users = node.target == "_quantized_conv2d" and not node.args.other
