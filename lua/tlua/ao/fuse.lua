@@ -69,9 +69,9 @@ end
 local take = args.signature(who .. [[(model: object, modules_to_fuse: table,
    inplace: boolean = false)]])
 
---- Returns a copy of a model, which must be in evaluation mode. In the copy, each list of successive
---- layers is joined to one layer. A list has a Linear or a convolution, followed by a batch norm, a
---- ReLU or both.
+--- Returns a copy of a model, which must be in evaluation mode. In the copy, each list of
+--- successive layers is joined to one layer. A list has a Linear or a convolution, followed by a
+--- batch norm, a ReLU or both.
 --- The fused layer replaces the first module of each list, and nn.Identity replaces the others.
 --- prepare observes the results after the ReLU, and convert turns the layer and its ReLU into one
 --- layer of 8-bit integers.

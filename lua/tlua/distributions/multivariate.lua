@@ -237,7 +237,9 @@ define("Wishart", "df: any, covariance_matrix: any?, precision_matrix: any?, sca
          local outer = diagonal:unsqueeze(-1) * diagonal:unsqueeze(-2)
          return as_matrices(self.df) * (v:square() + outer)
       end,
-      -- adds the trace of q's precision matrix * factor * factor^T
+      -- Bartlett's decomposition: the Cholesky factor of a Wishart matrix whose covariance is the
+      -- identity has independent elements, normal ones below the diagonal and roots of chi-squared
+      -- ones on the diagonal.
       rsample = function(self, shape, size)
          local n = self.event_shape[1]
          local df = self.df:unsqueeze(-1) - torch.arange(n, self._like)

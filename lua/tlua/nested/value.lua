@@ -25,6 +25,7 @@ function M.fail(text, ...) torch.raise(text:format(...)) end
 --    last: integer            the closing offset
 --    holes: boolean           whether there may be rows that belong to no sequence
 --    total, most: integer     the sum of the lengths, and the largest one
+--    least: integer           the smallest length; math.maxinteger without sequences
 -- A description holds no tensors, so it outlives torch.scope and serves all devices.
 ---@alias nested.Ragged table
 
@@ -32,7 +33,8 @@ local known, count = setmetatable({}, {__mode = "v"}), 0
 
 --- Returns the description of the rows of a nested tensor, which lie in one tensor of values. Equal
 --- lists give the same table, as long as a nested tensor uses it.
----@param starts integer[]?  the first position of each row; without it each row follows the last
+---@param starts integer[]?  the first row of each sequence; without it each sequence follows the one
+--- before
 ---@param lengths integer[]
 ---@param last integer?  the position after the last row, for `starts`
 ---@return nested.Ragged
@@ -119,7 +121,7 @@ function M.packed(p)
 end
 
 --- Returns the number of the sequence for each row of the values. A row that is in no sequence is
---- given the number of the sequence before it.
+--- given the number of the sequence before it, or 1 if there is none.
 function M.owners(p)
    local ragged, rows, widths = p.ragged, p.values:size(p.dim - 1), p.ragged.lengths
    local list, b = {}, #p.ragged.starts

@@ -126,7 +126,7 @@ function M.table(entries)
    return table.concat(list, "\n")
 end
 
---- Returns the first sentence of a text, or the part of that sentence before a colon.
+--- Returns the first sentence of a text, or the part of that sentence before a colon or semicolon.
 ---@param text string
 ---@return string
 function M.first_sentence(text)

@@ -10,7 +10,7 @@ for word in ([[and break do else elseif end false for function goto if in local
    keywords[word] = true
 end
 
--- The fields of a tensor that are not methods.
+-- The fields of a tensor, other than methods, that are completed.
 local properties <const> = {
    "data", "device", "dtype", "grad", "grad_fn", "imag", "is_leaf", "is_parameter",
    "real", "requires_grad", "shape",

@@ -1,7 +1,7 @@
 -- vocabulary.lua - the meanings of parameters whose names mean the same in many functions. A
 -- declaration without a text for such a parameter gets the text of this file. The texts are in
--- groups. A group applies to declarations whose path begins with the group's key; if several do,
--- the longest key wins.
+-- groups. A group applies to declarations whose path begins with the group's key; of several groups
+-- that have the parameter, the one with the longest key wins.
 
 local packages = require "tlua.packages"
 
