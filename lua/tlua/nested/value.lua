@@ -33,8 +33,8 @@ local known, count = setmetatable({}, {__mode = "v"}), 0
 
 --- Returns the description of the rows of a nested tensor, which lie in one tensor of values. Equal
 --- lists give the same table, as long as a nested tensor uses it.
----@param starts integer[]?  the first row of each sequence; without it each sequence follows the one
---- before
+---@param starts integer[]?  the first row of each sequence; without it each sequence follows the
+--- one before
 ---@param lengths integer[]
 ---@param last integer?  the position after the last row, for `starts`
 ---@return nested.Ragged

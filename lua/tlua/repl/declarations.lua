@@ -4,7 +4,10 @@
 --
 --    {path =, kind = "function"|"class"|"method", calls = {...}, text = lines,
 --     params = {{name =, type =, default =, optional =, text =}}, returns = {{type =, text =}},
---     fields =, methods =, parent =, tags =, chunk =, line =}
+--     fields =, methods =, tags =, chunk =, line =}
+--
+-- and for some kinds further fields, such as signature, body, about_options, module, see, is_twin
+-- and missing (of a class or a method without a text).
 
 local torch = require "tlua"
 local args = require "tlua.args"

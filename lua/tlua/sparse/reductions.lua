@@ -43,7 +43,8 @@ local take_sum = args.signature [[sparse.sum(input: any, dim: any?, keepdim: boo
    dtype: string?)]]
 
 --- Sums all elements of a sparse tensor, or the elements along dimensions. The result is dense if
---- no sparse dimension remains, otherwise of layout sparse_coo.
+--- no sparse dimension remains, otherwise of layout sparse_coo. With keepdim, sums along dimensions
+--- of a sparse_csr matrix are of layout sparse_csr.
 ---
 ---     local positions = {{1, 2, 2}, {3, 1, 3}}
 ---     local s = torch.sparse_coo_tensor(positions, {3.0, 4.0, 5.0}, {2, 3})

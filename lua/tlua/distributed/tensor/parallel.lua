@@ -94,8 +94,8 @@ local function pass(x) return x end
 ---     print(torch.isinstance(style, parallel.ParallelStyle))
 ---     --> true
 ---@class distributed.tensor.ParallelStyle
----@field apply fun(self, module: nn.Module, mesh: distributed.DeviceMesh, path: string)
---- changes a module, for parallelize_module
+---@field apply fun(self, module: nn.Module, path: string, group: distributed.Group)
+--- changes a module, for parallelize_module; group: the ranks of the mesh
 M.ParallelStyle = class.class("distributed.tensor.ParallelStyle")
 
 local function expect(style, module, path)
@@ -234,7 +234,7 @@ local take_sequence = args.signature [[SequenceParallel(sequence_dim: integer = 
 --- Shards the sequence for a module that treats each position separately (LayerNorm, RMSNorm,
 --- Dropout): each rank has a part of the sequence, and the gradients of the module's parameters are
 --- summed. The argument is such a part, as returned by a RowwiseParallel with output_layouts =
---- Shard(sequence_dim).
+--- Shard(sequence_dim). The options sequence_dim and use_local_output have no effect.
 ---
 ---     local dist, nn = torch.distributed, torch.nn
 ---     local store = dist.HashStore()
@@ -377,8 +377,8 @@ local function pattern_of(name)
    return "^" .. quoted .. "$"
 end
 
--- Returns a list of {path, module, style} for all modules that a plan names, in the order of the
--- modules in the model.
+-- Returns a list of {path, module, style} for all modules that a plan names, in the alphabetical
+-- order of the plan's names, which is the same on all ranks.
 local function find(module, plan)
    local names, list = {}, {}
    for name in pairs(plan) do
