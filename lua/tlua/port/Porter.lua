@@ -183,7 +183,7 @@ local function find(self, id)
    end
 end
 
---- Returns whether the script has a variable of this name in the current scope.
+--- Returns whether the script has a variable of this name in the current scope or around it.
 function Porter:is_known(id) return find(self, id) ~= nil end
 
 --- Returns the type of a variable, or nil if it is unknown.

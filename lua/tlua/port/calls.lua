@@ -225,7 +225,8 @@ end
 -- Functions of the script -------------------------------------------------------------------------
 
 -- Translates the arguments of a call of a function whose parameters are known, and puts each
--- argument at its parameter's position. Returns nil if an argument has a `*`.
+-- argument at its parameter's position. Returns nil if an argument has a `*`, or if the function
+-- has *args and the call has other keywords or both *args and **kwargs get values.
 local function placed(P, node, fn, extra)
    local slots, count = {}, 0
    for i, item in ipairs(node.args) do
@@ -471,8 +472,8 @@ local function tensor_method(P, node, object, name)
    return {t = ("%s:%s(%s)"):format(object, name, arguments), p = prec.prefix, ty = ty}
 end
 
--- Translates `m.train()`, `m.eval()` and `m.to(device)` of modules, which return the module, and
--- the same methods of optimizers, which return None.
+-- Translates a call of a module's method. Some methods return the module, such as `m.train()`,
+-- `m.eval()` and `m.to(device)`.
 local function module_method(P, node, object, e, name)
    local same = {to = true, cuda = true, cpu = true, train = true, eval = true, double = true,
       float = true, half = true, apply = true, requires_grad_ = true}

@@ -142,8 +142,8 @@ function Porter:field_of(class, name)
    end
 end
 
---- Returns a method of this name in any of the script's classes, and whether several classes have
---- such a method.
+--- Returns the first method of this name in any of the script's classes, and whether the last one
+--- has another number of parameters.
 function Porter:method_anywhere(name)
    local found, several
    for _, class in ipairs(self.known.all_classes) do

@@ -3,10 +3,12 @@
 -- children by position, so that deep expressions do not nest the JSON.
 --
 --    {"nodes": [{"_": "Name", "line": 1, "last": 1, "col": 0, "id": "x"}, ...],
---     "root": {"n": 12}, "comments": [{"line": 1, "col": 0, "text": " why", "own": true}]}
+--     "root": {"n": 12}, "comments": [{"line": 1, "col": 0, "text": " why", "own": true}],
+--     "blank": [2, 5]}
 --
--- A child is {"n": position}, a missing child (such as a key of `{**d}`) {"none": true}. A syntax
--- error is {"error": message, "line": line}.
+-- A child is {"n": position}, a missing child (such as a key of `{**d}`) {"none": true}. `blank`
+-- lists the blank lines. A syntax error is {"error": message, "line": line}; a file that cannot be
+-- read has no line.
 
 return [==[
 import ast, io, json, re, sys, tokenize

@@ -14,7 +14,8 @@ local function quote(text)
    return "'" .. text:gsub("'", "'\\''") .. "'"
 end
 
--- Returns the first command that starts a Python 3, or nil.
+-- Returns the first command that starts a Python of version 3.8 or later. If there is none, returns
+-- nil and the value of TLUA_PYTHON.
 local function find_python()
    local named = os.getenv "TLUA_PYTHON"
    for _, command in ipairs(named and {named} or {"python3", "python"}) do

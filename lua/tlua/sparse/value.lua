@@ -15,8 +15,8 @@
 --                those of pointers, plain and values; all its matrices have as many elements.
 --    version     sum of the versions of the tensors of positions when they were last checked
 --    is_parameter  whether the tensor is an nn.Parameter; copies are not
---    engine      whether the tensor is the field `grad` of another one, so that its values are those
---                of the gradient, and its positions must not change
+--    engine      whether the tensor is the field `grad` of another one, so that its values are
+--                those of the gradient, and its positions must not change
 --
 -- All positions count from 1. Gradients flow through `values`: the tensor requires a gradient if
 -- its values do, and its own gradient has the same positions.

@@ -94,7 +94,7 @@ local function pass(x) return x end
 ---     print(torch.isinstance(style, parallel.ParallelStyle))
 ---     --> true
 ---@class distributed.tensor.ParallelStyle
----@field apply fun(self, module: nn.Module, path: string, group: distributed.Group)
+---@field apply fun(self, module: nn.Module, path: string, group: distributed.ProcessGroup)
 --- changes a module, for parallelize_module; group: the ranks of the mesh
 M.ParallelStyle = class.class("distributed.tensor.ParallelStyle")
 
