@@ -197,8 +197,8 @@ local function loop_body(P, stmt)
    end
 end
 
--- Prepares the translation of `for ... else` or `while ... else`, whose else branch runs if no break
--- has left the loop: declares the variable that records a break.
+-- Prepares the translation of `for ... else` or `while ... else`, whose else branch runs if no
+-- break has left the loop: declares the variable that records a break.
 local function open_else(P, stmt)
    if stmt.orelse and #stmt.orelse > 0 then
       stmt.broke = P:fresh "broke"

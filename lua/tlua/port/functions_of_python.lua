@@ -394,7 +394,8 @@ local same = {
    ["json.loads"] = {"torch.utils.json.decode", types.dict},
 }
 
--- Functions of Python that the runtime (port/python) has under the same name.
+-- Functions of Python that the runtime (port/python) has under the same name, except for the names
+-- below.
 for path, ty in pairs {
    ["os.makedirs"] = types.none, ["os.mkdir"] = types.none, ["os.path.exists"] = types.bool,
    ["os.path.isfile"] = types.bool, ["os.path.isdir"] = types.bool,

@@ -8,8 +8,7 @@ local torch_names = require "tlua.port.torch_names"
 
 local M = {}
 
--- Returns the text of a torch path in Lua, as short as the script's imports allow: `nn.functional`
--- if nn is imported.
+-- Returns the text of a torch path in Lua, and records that the script needs torch.
 local function torch_text(P, path)
    P.uses_torch = true
    return library.torch_text(path)

@@ -27,7 +27,7 @@ local function expression_uses(node, visit)
    end)
 end
 
--- Returns the expressions in the head of a statement, and the blocks of a compound statement.
+-- Returns the blocks of a compound statement; none for any other statement.
 local function blocks_of(stmt)
    local kind = stmt._
    if kind == "If" then return {stmt.body, stmt.orelse or {}} end
@@ -45,6 +45,7 @@ local function blocks_of(stmt)
    return {}
 end
 
+-- Returns the expressions in the head of a compound statement, or a list with the statement itself.
 local function head_of(stmt)
    local kind = stmt._
    if kind == "If" or kind == "While" then return {stmt.test} end

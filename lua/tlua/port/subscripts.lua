@@ -247,7 +247,7 @@ local function size_of(P, node)
       p = prec.prefix, ty = types.int}
 end
 
--- Returns the type of a container's elements.
+-- Translates `object[index]` for a container of a known type. Returns nil for other types.
 local function element(P, object, e, node)
    local ty, index = e.ty, node.slice
    if is(ty, "tensor") then
