@@ -326,11 +326,12 @@ end
 function M.call(fn, ...) return call(false, fn, ...) end
 
 --- Calls a function, as M.call does, but watches until the function ends: actions that a program
---- cannot repeat neither stop the watch nor set `refusal`. The watch has more fields: `looped`, the
---- set of tables that the script passes to C functions, such as pairs; `counted`, the tables among
---- them that it passes to another function than table.insert and rawset; `required`, the set of the
---- modules that it requires; and `varying`, the place and the name of a called function whose
---- result may differ next time, such as math.random.
+--- cannot repeat do not stop the watch, and of them only assignments of global variables, uses of
+--- the table of globals and another debug hook set `refusal`. The watch has more fields: `looped`,
+--- the set of tables that the script passes to C functions, such as pairs, and to functions of the
+--- library; `counted`, the tables among them that it passes to another function than table.insert
+--- and rawset; `required`, the set of the modules that it requires; and `varying`, the place and
+--- the name of a called function whose result may differ next time, such as math.random.
 function M.whole(fn, ...) return call(true, fn, ...) end
 
 return M

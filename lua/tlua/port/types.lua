@@ -5,6 +5,7 @@
 --    bool  str  none  list (e: items)  tuple (es: items; multi: Lua holds it as several values)
 --    dict (v: values)  set  file  loader  optimizer  device  dtype  args  iter
 --    nn (class: a layer's name)  lib (path)  class (c)  inst (c)  fn (f)  local (file: a module)
+--    mixed (values of several kinds)
 --
 -- nil stands for an unknown type.
 
@@ -35,8 +36,8 @@ end
 
 local numbers = {int = 1, pos = 1, num = 2, float = 3}
 
---- Returns the type of a variable that has held values of two types; nil if the types have nothing
---- in common.
+--- Returns the type of a variable that has held values of two types: of the kind `mixed` if the
+--- types have nothing in common.
 function M.join(a, b)
    if not a or not b then return a or b end
    if a == b then return a end
@@ -59,7 +60,8 @@ function M.join(a, b)
 end
 
 --- Returns whether Lua's `and`, `or` and `not` treat all values of a type as Python does, because
---- no value of the type is 0, "" or empty.
+--- no value of the type is 0, "" or empty. Of a value that may be None, a test is taken to mean
+--- None alone.
 function M.plain_truth(ty)
    return ty and (ty.maybe or M.is(ty, [[bool none nn fn class inst file device dtype
       optimizer module dataset loader]]))

@@ -56,8 +56,8 @@ local function mark_target(node)
    end
 end
 
---- Sets the mark `stored` on names that are assigned, and removes annotations, which are no longer
---- needed.
+--- Sets the mark `stored` on names that are assigned, and `augmented` on those of assignments such
+--- as `x += 1`.
 ---@param root table
 function M.mark(root)
    M.each(root, function(node)

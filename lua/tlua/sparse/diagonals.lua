@@ -40,7 +40,7 @@ end
 ---@param diagonals Tensor  (count, n) or (n)
 ---@param offsets Tensor|integer[]
 ---@param shape integer[]
----@param layout? string  "sparse_coo", "sparse_csr" or "sparse_csc"
+---@param layout? string  "sparse_coo" (the default), "sparse_csr" or "sparse_csc"
 ---@return Tensor
 function M.spdiags(...)
    local who <const> = "sparse.spdiags"

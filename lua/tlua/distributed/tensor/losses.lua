@@ -65,8 +65,8 @@ local function check(a, ranks)
    return classes, all
 end
 
--- Raises an error unless all targets are class numbers from 1 to `all`. The caller sets ignored
--- targets to 1 beforehand.
+-- Raises an error unless all targets are class numbers from 1 to `all`. Targets on other devices
+-- than the CPU are not checked. The caller sets ignored targets to 1 beforehand.
 local function check_targets(target, all)
    if not target.is_cpu or target:numel() == 0 then return end
    local least, most = target:min():item(), target:max():item()
