@@ -206,6 +206,7 @@ describe("nn.Sequential with names", function()
       model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
       assert.same({"norm", "act"}, names_of(model:named_children()))
       assert.equal("nn.SyncBatchNorm", torch.type(model.norm))
+      assert.is_nil(nn.SyncBatchNorm.convert_sync_batchnorm(nn.BatchNorm2d(1, {bias = false})).bias)
    end)
 
    it("is a class's parent, with a forward of its own", function()

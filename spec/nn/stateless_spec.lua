@@ -22,6 +22,20 @@ describe("functional_call", function()
       assert.is_nil(own.grad)
    end)
 
+   it("finds buffers that nn.Buffer has marked, as register_parametrization does", function()
+      local Shift = torch.class("Shift", nn.Module)
+      function Shift:__init()
+         nn.Module.__init(self)
+         self.mean = nn.Buffer(torch.zeros(2))
+      end
+      function Shift:forward(x) return x + self.mean end
+      local shift = Shift()
+      assert.same({4, 5}, utils.functional_call(shift, {mean = torch.tensor {3.0, 4}}, torch.ones(2)):tolist())
+      nn.utils.parametrize.register_parametrization(shift, "mean", nn.Softplus())
+      assert.close({math.log(2), math.log(2)}, shift.mean, 1e-6)
+      assert.is_true(shift:state_dict()["parametrizations.mean.original"]:eq(0):all():item())
+   end)
+
    it("takes several tables, buffers as well, and changes those in place", function()
       local mean = torch.zeros(2)
       model:train()

@@ -103,10 +103,20 @@ end
 ---@param module nn.Module
 ---@return fun(): any, Tensor
 function M.own_buffers(module)
-   local marked = rawget(module, "_buffers") or {}
    return filtered(module, function(value, name)
-      return torch.is_tensor(value) and (marked[name] or Buffer.kind(value))
+      return torch.is_tensor(value) and M.buffer_kind(module, name, value)
    end)
+end
+
+--- Returns "persistent" or "transient" for a tensor in a field of a module that is a buffer, because
+--- of register_buffer or nn.Buffer. Returns nil for any other tensor.
+---@param module nn.Module
+---@param name any  the field
+---@param value Tensor
+---@return string? kind
+function M.buffer_kind(module, name, value)
+   local marked = rawget(module, "_buffers")
+   return marked and marked[name] or Buffer.kind(value)
 end
 
 --- Iterates over a module's children; a child with several names comes once.

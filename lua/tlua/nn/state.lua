@@ -19,8 +19,7 @@ local Module <const> = members.Module -- this file adds methods to Module
 local function each(module, prefix, shift, visit)
    members.visit(module, prefix, {value = function(path, value, owner, name)
       if type(value) ~= "userdata" or not torch.is_tensor(value) then return end
-      local marked = rawget(owner, "_buffers")
-      if value.is_parameter or (marked and marked[name] or Buffer.kind(value)) == "persistent" then
+      if value.is_parameter or members.buffer_kind(owner, name, value) == "persistent" then
          visit(path, value, owner, name)
       end
    end}, shift)

@@ -72,7 +72,8 @@ function SyncBatchNorm:forward(input)
    local n = input:dim()
    local output = (wide - spread(mean, n)) * spread((var + self.eps):rsqrt(), n)
    if self.affine then
-      output = output * spread(self.weight, n) + spread(self.bias, n)
+      output = output * spread(self.weight, n)
+      if self.bias then output = output + spread(self.bias, n) end
    end
    return output:to(input.dtype)
 end
@@ -94,6 +95,7 @@ function SyncBatchNorm.convert_sync_batchnorm(module, process_group)
          "num_batches_tracked"} do
          if module[field] ~= nil then sync[field] = module[field] end
       end
+      if module.bias == nil then sync.bias = nil end
       sync.training = module.training
       return sync
    end

@@ -12,6 +12,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
+local members = require "tlua.nn.members"
 local Module = require "tlua.nn.modules.Module"
 local ModuleDict = require "tlua.nn.modules.ModuleDict"
 local ModuleList = require "tlua.nn.modules.ModuleList"
@@ -291,8 +292,9 @@ function M.register_parametrization(...)
       torch.raise(("register_parametrization: %s of %s waits for its shape; call the module "
          .. "with an input before"):format(name, torch.type(module)))
    end
-   local marks = rawget(module, "_buffers") or {}
-   if not torch.is_tensor(original) or not (original.is_parameter or marks[name]) then
+   local is_member = torch.is_tensor(original)
+      and (original.is_parameter or members.buffer_kind(module, name, original))
+   if not is_member then
       torch.raise(("register_parametrization: %s has no parameter or buffer %s"):format(
          torch.type(module), name))
    end

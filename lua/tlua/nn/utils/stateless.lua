@@ -40,8 +40,8 @@ end
 local function places(module)
    local found = {}
    members.visit(module, "", {value = function(path, value, owner, name)
-      local marks = rawget(owner, "_buffers")
-      if torch.is_tensor(value) and (value.is_parameter or marks and marks[name]) then
+      local is_tensor = torch.is_tensor(value)
+      if is_tensor and (value.is_parameter or members.buffer_kind(owner, name, value)) then
          found[path] = {owner, name, value}
       end
    end})
