@@ -271,7 +271,11 @@ function M.open(method, url, options)
       local place, message = M.parse(url)
       if not place then error(("%s: %s"):format(url, message), 0) end
       first = first or place
-      if place.server ~= first.server then sent.Authorization = nil end
+      if place.server ~= first.server then
+         for name in pairs(options.headers or {}) do
+            if name:lower() == "authorization" then sent[name] = nil end
+         end
+      end
       local answer = send(place, method, {body = options.body, headers = sent,
          timeout = options.timeout, most = options.most})
       local location = answer.headers.location
