@@ -35,6 +35,10 @@ describe("torch.utils.options", function()
          assert.is_truthy(message:find(text, 1, true), message)
       end
       fails("file is missing")
+      local few = torch.utils.options("train.lua", "")
+      few:option("--layers", "the depth", 2):choices {2, 4}
+      assert.equal(4, few:pparse({"--layers", "4"}).layers)
+      assert.matches("%-%-layers: expected one of 2, 4, got '3'", select(2, few:pparse {"--layers", "3"}))
       fails("unknown option --epoch; did you mean --epochs?", "x", "--epoch", "3")
       fails("--epochs: expected an integer, got '1.5'", "x", "--epochs", "1.5")
       fails("--lr: expected a number, got 'fast'", "x", "--lr", "fast")

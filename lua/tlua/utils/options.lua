@@ -98,12 +98,8 @@ end
 
 -- Converts a text to the value of an option. On failure, returns nil and a text that says which
 -- texts are valid.
-local function convert(entry, text)
-   if entry.converter then
-      local value, message = entry.converter(text)
-      if value == nil then return nil, message or "another value" end
-      return value
-   end
+-- Converts the text of an option to the type of its default.
+local function convert_type(entry, text)
    local kind = math.type(entry.value)
    if kind == "integer" then
       local value = math.tointeger(tonumber(text))
@@ -114,13 +110,21 @@ local function convert(entry, text)
       if value == nil then return nil, "a number" end
       return value + 0.0
    end
-   if entry.allowed then
-      for _, choice in ipairs(entry.allowed) do
-         if choice == text then return text end
-      end
-      return nil, "one of " .. table.concat(entry.allowed, ", ")
-   end
    return text
+end
+
+local function convert(entry, text)
+   if entry.converter then
+      local value, message = entry.converter(text)
+      if value == nil then return nil, message or "another value" end
+      return value
+   end
+   local value, message = convert_type(entry, text)
+   if value == nil or not entry.allowed then return value, message end
+   for _, choice in ipairs(entry.allowed) do
+      if choice == value then return value end
+   end
+   return nil, "one of " .. table.concat(entry.allowed, ", ")
 end
 
 local function usage(self)
