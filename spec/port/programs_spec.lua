@@ -105,6 +105,7 @@ print("a" in d, "z" not in d, d.get("z", 9), len(d))
 text = "hello world foo"
 print(text.split(), text.upper(), text.replace("o", "0"), text.find("wor"))
 print(text[0], text[-3:], text[1:4], text.startswith("he"), text.endswith("x"))
+print("a.b.c".rsplit(".", 1), " a b  c ".split(None, 1), " a b  c ".rsplit(None, 1), "-12".zfill(5), "7".zfill(3))
 print(", ".join(str(i) for i in xs))
 print("{:>6}|{:<6}|{:^6}|{:06.2f}|{:,}|{:.1%}".format("ab", "cd", "ef", 3.14159, 1234567, 0.256))
 c = Counter("abracadabra")

@@ -38,7 +38,7 @@ for _, name in ipairs {"isdigit", "isalpha", "isspace", "isupper", "islower"} do
    str[name] = by_runtime(name, types.bool)
 end
 str.split = by_runtime("split", types.list_of(types.str))
-str.rsplit = by_runtime("split", types.list_of(types.str))
+str.rsplit = by_runtime("rsplit", types.list_of(types.str))
 str.splitlines = by_runtime("splitlines", types.list_of(types.str))
 str.find, str.index = by_runtime("find", types.int), by_runtime("find", types.int)
 str.count = by_runtime("count_text", types.int)

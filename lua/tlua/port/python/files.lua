@@ -4,9 +4,12 @@ local M = require "tlua.port.python.base"
 
 function M.choice(list) return list[math.random(#list)] end
 function M.uniform(a, b) return a + (b - a) * math.random() end
-function M.randrange(a, b)
+--- Implements random.randrange(a, b, step).
+function M.randrange(a, b, step)
    if b == nil then a, b = 0, a end
-   return math.random(a, b - 1)
+   step = step or 1
+   local count = (b - a + step - (step > 0 and 1 or -1)) // step
+   return a + step * math.random(0, count - 1)
 end
 
 function M.shuffle(list)

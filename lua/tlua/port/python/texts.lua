@@ -121,15 +121,23 @@ function M.replace(text, old, new)
    return (text:gsub(plain(old), (new:gsub("%%", "%%%%"))))
 end
 
---- Implements text.split(separator, limit): returns a list; without a separator it splits at
---- whitespace.
+--- Implements text.split(separator, limit): returns a list. Without a separator it splits at
+--- whitespace, and without a limit, or with a negative one, everywhere.
 function M.split(text, separator, limit)
-   local list = {}
+   local list, position = {}, 1
+   if limit and limit < 0 then limit = nil end
    if separator == nil then
-      for word in text:gmatch "%S+" do list[#list + 1] = word end
+      text = text:match "^%s*(.*)$"
+      while text ~= "" do
+         if #list == limit then
+            list[#list + 1] = text
+            break
+         end
+         local word, rest = text:match "^(%S+)%s*(.*)$"
+         list[#list + 1], text = word, rest
+      end
       return list
    end
-   local position = 1
    while not limit or #list < limit do
       local first, last = text:find(separator, position, true)
       if not first then break end
@@ -137,6 +145,14 @@ function M.split(text, separator, limit)
       position = last + 1
    end
    list[#list + 1] = text:sub(position)
+   return list
+end
+
+--- Implements text.rsplit(separator, limit), which splits at the last separators.
+function M.rsplit(text, separator, limit)
+   local parts = M.split(text:reverse(), separator and separator:reverse(), limit)
+   local list = {}
+   for i = #parts, 1, -1 do list[#list + 1] = parts[i]:reverse() end
    return list
 end
 
@@ -163,7 +179,11 @@ function M.capitalize(text) return text:sub(1, 1):upper() .. text:sub(2):lower()
 function M.title(text)
    return (text:gsub("(%a)(%a*)", function(a, b) return a:upper() .. b:lower() end))
 end
-function M.zfill(text, width) return M.format(text, "0>" .. width) end
+--- Implements text.zfill(width): the zeros come after a sign.
+function M.zfill(text, width)
+   local sign, rest = text:match "^([+-]?)(.*)$"
+   return sign .. M.format(rest, "0>" .. math.max(width - #sign, 0))
+end
 function M.center(text, width, fill) return M.format(text, (fill or " ") .. "^" .. width) end
 function M.ljust(text, width, fill) return M.format(text, (fill or " ") .. "<" .. width) end
 function M.rjust(text, width, fill) return M.format(text, (fill or " ") .. ">" .. width) end
