@@ -198,7 +198,8 @@ end
 local function norms_of(model)
    local list = {}
    for _, module in ipairs(model:modules()) do
-      local is_norm = torch.type(module):find("^nn%.BatchNorm")
+      local kind = torch.type(module)
+      local is_norm = kind:find "^nn%.BatchNorm" or kind == "nn.SyncBatchNorm"
       if is_norm and module.track_running_stats then list[#list + 1] = module end
    end
    return list

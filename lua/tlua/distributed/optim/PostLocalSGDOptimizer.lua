@@ -42,13 +42,13 @@ end
 --- Makes a step of the optimizer, and then calls the averager, which counts the step and perhaps
 --- averages the parameters.
 function PostLocal:step(...)
-   local loss = self.optim:step(...)
+   local loss, norm = self.optim:step(...)
    local params = {}
    for _, group in ipairs(self.param_groups) do
       table.move(group.params, 1, #group.params, #params + 1, params)
    end
    self.averager:average_parameters(params)
-   return loss
+   return loss, norm
 end
 
 for _, name in ipairs {"zero_grad", "add_param_group"} do
