@@ -506,15 +506,15 @@ mode: only "bilinear"
 mode: only "nearest"
 ]],
    ["torch.utils.benchmark."] = [[
-description: the text of the row
+description: the text of the column
 env: the text that names the environment
 label: the title of the table
 min_run_time: the least number of seconds of all runs
 number: the number of calls in each measurement
 raw: the times of the measurements, in seconds
 results: the measurements
-rowwise: whether colours compare times of a row instead of the whole table
-sub_label: the text of the column
+rowwise: false turns the colours off
+sub_label: the text of the row
 task: the description of the measured code
 ]],
    ["torch.utils."] = [[
