@@ -29,7 +29,7 @@ local M = {}
 ---     for x in loader:iter() do print(x) end
 ---     --> tensor([20, 40, 60])
 ---@class data.Sampler
----@field indices? fun(self): Tensor  the positions of an epoch, in their order; a user-defined
+---@field indices fun(self): Tensor  the positions of an epoch, in their order; a user-defined
 --- class that has `iter` need not have it
 local Sampler = class.class("data.Sampler")
 M.Sampler = Sampler
