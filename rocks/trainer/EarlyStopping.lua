@@ -35,7 +35,7 @@ EarlyStopping.is_monitor = true
 --- whether NaN and infinity end the training. stopping_threshold: a better value than this one
 --- ends the training as good enough, divergence_threshold: a worse value than this one ends the
 --- training as hopeless. check_on_train_epoch_end: whether the check is at the end of a training
---- epoch instead of after the validation
+--- epoch instead of after the validation; nil: true if there are no validation data
 function EarlyStopping:__init(...)
    local a = signature(...)
    if a.mode ~= "min" and a.mode ~= "max" then args.refuse(NAME, "mode", "min or max", a.mode) end
@@ -93,7 +93,7 @@ local function at_training(self, trainer)
    return not trainer.val_loaders
 end
 
---- Runs after each validation, and checks the value unless check_on_train_epoch_end is set.
+--- Runs after each validation, and checks the value unless it is checked at the end of the epoch.
 ---@param trainer trainer.Trainer
 function EarlyStopping:on_validation_end(trainer)
    if trainer.sanity_checking or trainer.stage ~= "fit" or at_training(self,
@@ -101,7 +101,8 @@ function EarlyStopping:on_validation_end(trainer)
    check(self, trainer)
 end
 
---- Runs at the end of each training epoch, and checks the value if check_on_train_epoch_end is set.
+--- Runs at the end of each training epoch, and checks the value if check_on_train_epoch_end is true,
+--- or if this option is nil and there are no validation data.
 ---@param trainer trainer.Trainer
 function EarlyStopping:on_train_epoch_end(trainer)
    if at_training(self, trainer) then check(self, trainer) end

@@ -28,7 +28,8 @@ local signature = args.signature [[trainer.ModelCheckpoint(dirpath: string?, fil
 ---@field best_model_path string  the path of the best checkpoint; "" before there is one
 ---@field best_model_score number?  the value of the best checkpoint
 ---@field last_model_path string  the path of the last checkpoint, with save_last
----@field best_k_models table<string, number>  the values of the checkpoints that are kept
+---@field best_k_models table<string, number>  with monitor, the values of the kept checkpoints by
+--- path
 ---@overload fun(options?: table): trainer.ModelCheckpoint
 local ModelCheckpoint = class.class(NAME, Callback)
 
@@ -41,8 +42,10 @@ ModelCheckpoint.is_checkpoint = true
 --- the logger's folder or in default_root_dir. filename: such as "{epoch}-{val_loss:.2f}". monitor:
 --- the name of a logged value; without it the newest checkpoint is the best. mode: "min" or "max".
 --- save_top_k: how many checkpoints are kept; -1: all. save_last: whether the newest is also kept
---- as last.ckpt. save_on_train_epoch_end: whether a checkpoint is saved at the end of a training
---- epoch instead of after the validation
+--- as last.ckpt. every_n_epochs: 1 by default unless every_n_train_steps is given.
+--- save_on_train_epoch_end: whether a checkpoint is saved at the end of a training epoch instead of
+--- after the validation; nil: true if there are no validation data, or if there is no monitor and
+--- not every epoch has a validation
 function ModelCheckpoint:__init(...)
    local a = signature(...)
    for name, value in pairs(a) do self[name] = value end
@@ -69,7 +72,8 @@ local function folder_of(self, trainer)
    return (logger and logger.log_dir or trainer.default_root_dir) .. "/checkpoints"
 end
 
---- Runs at the beginning of a training, and finds the folder in which checkpoints are saved.
+--- Runs at the beginning of fit, validate, test and predict, and finds the folder in which
+--- checkpoints are saved.
 ---@param trainer trainer.Trainer
 function ModelCheckpoint:setup(trainer) self.folder = folder_of(self, trainer) end
 

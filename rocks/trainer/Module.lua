@@ -47,8 +47,8 @@ local take_log = args.signature [[trainer.Module.log(name: string, value: any,
    prog_bar: boolean = false, logger: boolean = true, on_step: boolean?, on_epoch: boolean?,
    reduce_fx: string = 'mean', sync_dist: boolean = false, batch_size: count?)]]
 
---- Logs a value under a name. Loggers and the progress bar show it, and callbacks that monitor the
---- name read it.
+--- Logs a value under a name. Loggers get it unless the option `logger` is false, the progress bar
+--- shows it if `prog_bar` is true, and callbacks that monitor the name read it.
 ---@param name string  the name of the value
 ---@param value number|Tensor  a number, or a tensor of one element
 ---@param options? {prog_bar: boolean, logger: boolean, on_step: boolean, on_epoch: boolean,
@@ -185,8 +185,9 @@ end
 
 --- Clips the gradients of an optimizer's parameters.
 ---@param optimizer optim.Optimizer
----@param gradient_clip_val number?  the highest norm or value; nil leaves the gradients as they are
----@param gradient_clip_algorithm string?  "norm" or "value"
+---@param gradient_clip_val number?  the highest norm or value; nil or 0 leaves the gradients as they
+--- are
+---@param gradient_clip_algorithm string?  "norm" or "value"; nil: "norm"
 function Module:clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
    if not gradient_clip_val or gradient_clip_val <= 0 then return end
    local parameters = {}
@@ -203,7 +204,7 @@ end
 local is_tensor <const> = torch.is_tensor
 
 -- Moves the tensors in a value, such as a table of tensors, to a device. Tensors that are already
--- there are not copied.
+-- there are not copied. Objects (tables with a metatable) are returned as they are.
 local function move(value, device)
    if is_tensor(value) then return value.device == device and value or value:to(device) end
    if type(value) ~= "table" or getmetatable(value) then return value end

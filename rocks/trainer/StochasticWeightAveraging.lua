@@ -51,7 +51,8 @@ local function first_epoch(self, trainer)
    return math.floor(trainer.max_epochs * start)
 end
 
---- Runs before a training.
+--- Runs before a training, and checks that the trainer has a limit of epochs above the first
+--- averaged epoch, and one optimizer.
 ---@param trainer trainer.Trainer
 function SWA:on_fit_start(trainer)
    if trainer.max_epochs < 1 then
@@ -71,7 +72,8 @@ local function take_over(self, trainer)
       self.annealing_epochs, self.annealing_strategy)
 end
 
---- Runs at the beginning of each training epoch.
+--- Runs at the beginning of each training epoch. In the first averaged epoch, replaces the module's
+--- schedules.
 ---@param trainer trainer.Trainer
 function SWA:on_train_epoch_start(trainer)
    if trainer.current_epoch >= first_epoch(self, trainer) and not self.scheduler then
@@ -146,6 +148,7 @@ end
 
 --- Restores a state that state_dict has returned.
 ---@param state table  a result of state_dict
+---@param trainer trainer.Trainer  the trainer, whose optimizer the restored schedule steps
 function SWA:load_state_dict(state, trainer)
    self.n_averaged, self.averages = state.n_averaged, state.averages
    for i, average in ipairs(self.averages or {}) do

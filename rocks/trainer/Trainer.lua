@@ -52,11 +52,13 @@ local signature = args.signature [[trainer.Trainer(accelerator: string = 'auto',
 ---@field callback_metrics table<string, number|Tensor>  the last value logged under each name
 ---@field logged_metrics table<string, number|Tensor>  the last values that loggers got
 ---@field progress_bar_metrics table<string, number|Tensor>  the values for the progress bar
----@field should_stop boolean  a callback sets it to end the training after this batch
+---@field should_stop boolean  a callback sets it to end the training after this batch, or once
+--- min_epochs and min_steps are reached
 ---@field callbacks table[]  the callbacks; those that save checkpoints come last
 ---@field loggers table[]  the loggers
 ---@field optimizers optim.Optimizer[]  the optimizers of the module
----@field num_training_batches number  the number of batches in an epoch
+---@field num_training_batches number  the number of batches in an epoch, which
+--- limit_train_batches reduces; math.huge for a loader without a length
 ---@field sanity_checking boolean  whether the validation before the training runs
 ---@overload fun(options?: table): trainer.Trainer
 local Trainer = class.class(NAME)
@@ -74,7 +76,7 @@ local Trainer = class.class(NAME)
 --- default_root_dir: string}  max_epochs is 1000 unless max_steps or max_time is given; -1: no
 --- limit. max_time: in seconds. A limit_ is a number of batches
 --- (integer) or a share (float, 1.0 by default).
---- precision: "32-true", "64-true", "bf16-mixed", "16-mixed" or "bf16-true". devices: with
+--- precision: "32-true", "64-true", "bf16-mixed", "16-mixed", "bf16-true" or "16-true". devices: with
 --- `tlua run -n N`, N or "auto". strategy: how several ranks share the work: "ddp" (also "auto"),
 --- "fsdp", a trainer.FSDPStrategy, or a mesh of torch.distributed.init_device_mesh. With a mesh,
 --- parameters are sharded along its dimensions, except one named "tp" or "tensor_parallel", whose
@@ -163,9 +165,9 @@ function Trainer:is_first_rank() return self.is_global_zero end
 -- Checkpoints -------------------------------------------------------------------------------------
 
 --- Saves a checkpoint: weights, optimizers, schedules, callbacks, loops, random states and the
---- position of the data loader. If a batch is being processed, the file is written only at the end
---- of the batch. So a training that is resumed from the file gives the same results as this
---- training.
+--- position of the data loader. During a batch, a validation or the end of an epoch, the file is
+--- written only when this part of the training is over. So a training that is resumed from the file
+--- gives the same results as this training. With weights_only, the file is written at once.
 ---@param path string  the file
 ---@param weights_only? boolean  whether only the weights and hyperparameters are saved
 function Trainer:save_checkpoint(path, weights_only)
@@ -404,7 +406,7 @@ local take_fit = args.signature [[trainer.Trainer.fit(module: any, train_dataloa
 ---@param val_dataloaders? any  a data loader or a list of them
 ---@param options? {datamodule: trainer.DataModule, ckpt_path: string}  ckpt_path: the checkpoint
 --- from which the training continues; "last": the newest one in the folders of ModelCheckpoint, if
---- any
+--- any; "best": the one with the best value that a ModelCheckpoint of this trainer has saved
 function Trainer:fit(...)
    check_self(self, "fit")
    local a = take_fit(...)

@@ -14,21 +14,22 @@ local M = {}
 local take_monitor = args.signature [[trainer.LearningRateMonitor(logging_interval: string?,
    log_momentum: boolean = false, log_weight_decay: boolean = false)]]
 
---- Logs the learning rates of all schedules. Loggers get the rates, and callback_metrics contains
---- them.
+--- Logs the learning rates of all parameter groups of the optimizers. Loggers get the rates, and
+--- callback_metrics contains them.
 ---
 ---     local trainer = torch.trainer
 ---     local monitor = trainer.LearningRateMonitor {logging_interval = "epoch"}
 ---     print(monitor.logging_interval)
 ---     --> epoch
 ---@class trainer.LearningRateMonitor: trainer.Callback
----@field lrs table<string, number[]>  the rates of all steps until now, by name
+---@field lrs table<string, number[]>  the rates, momenta and weight decays logged until now, by name
 ---@overload fun(options?: table): trainer.LearningRateMonitor
 local LearningRateMonitor = class.class("trainer.LearningRateMonitor", Callback)
 M.LearningRateMonitor = LearningRateMonitor
 
 ---@param options? {logging_interval: string, log_momentum: boolean, log_weight_decay: boolean}
---- logging_interval: "step" or "epoch"; nil: each schedule's own interval
+--- logging_interval: "step" or "epoch"; nil: the interval of the optimizer's schedule, or "epoch"
+--- without a schedule
 function LearningRateMonitor:__init(...)
    local a = take_monitor(...)
    if a.logging_interval and a.logging_interval ~= "step" and a.logging_interval ~= "epoch" then
@@ -308,7 +309,7 @@ end
 
 -- ModelSummary ------------------------------------------------------------------------------------
 
---- Prints the modules within a module and their numbers of parameters before a training.
+--- Prints the direct children of a module and their numbers of parameters before a training.
 ---
 ---     local summary = torch.trainer.ModelSummary()
 ---     print(summary:text(torch.nn.Sequential(torch.nn.Linear(2, 3))))

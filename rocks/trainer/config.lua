@@ -10,7 +10,7 @@ local M = {}
 local known <const> = {build = true, model = true, data = true, trainer = true, seed = true,
    ckpt_path = true, sweep = true}
 
---- Raises an error in the arguments. The command prints its message, followed by the command's
+--- Raises an error about the command's arguments or configuration. The command prints its message, followed by the command's
 --- usage.
 ---@param text string
 function M.fail(text) error({usage = text}, 0) end
@@ -18,7 +18,8 @@ function M.fail(text) error({usage = text}, 0) end
 local fail <const> = M.fail
 
 --- Converts a text of the command line to a value. If the text is a Lua constant (a number, a
---- boolean, nil or a table), the value is this constant. Otherwise it is the text itself.
+--- boolean, nil, a table or a string in double quotes), the value is this constant. Otherwise it is
+--- the text itself.
 ---@param text string
 ---@return any
 function M.value_of(text)
@@ -160,7 +161,8 @@ function M.show(value)
 end
 
 --- Converts a value to the text that has to be written on the command line to get this value. It is
---- the inverse of value_of.
+--- the inverse of value_of, except for strings that look like Lua constants, such as "5". These give
+--- the same string only for an option whose value is a string already.
 ---@param value any
 ---@return string
 function M.text_of(value)

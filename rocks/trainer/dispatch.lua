@@ -67,8 +67,8 @@ local function fire(self, hook, ...)
    return result
 end
 
---- Calls a hook of the callbacks and then of the module. Returns -1 if one of them has returned -1,
---- which asks the trainer to skip the rest of the epoch.
+--- Calls a hook of the callbacks and then of the module. Returns the last of their results that is
+--- not nil. From on_train_batch_start, -1 asks the trainer to skip the rest of the epoch.
 function M.fire(self, hook, ...)
    if not self.profiler then return fire(self, hook, ...) end
    local begun = torch.io.clock()

@@ -110,7 +110,8 @@ local function metrics_of(self, results, list)
 end
 
 --- Runs the loop of a validation, a test or a prediction (kind: "validation", "test" or "predict").
---- Returns the metrics of each loader, or for "predict" the lists of results.
+--- Returns a list with the metrics of each loader. For "predict", returns the list of results or,
+--- with several loaders, a list of such lists.
 function M.run(self, kind, loaders, limits)
    local module, fire = self.module, self.fire
    local hook = function(name, ...) fire(self, "on_" .. kind .. name, ...) end

@@ -3,8 +3,9 @@
 --
 -- The table `progress` records what has been done, so that a saved training continues from there.
 -- Its field `batch` is the number of batches done in the epoch. Its field `place` is "batch" after
--- a batch, "validated" after the validation that follows the batch, and "epoch" after the hooks at
--- the end of an epoch. At each of these places, callbacks that save are called last, so that
+-- a batch, "validated" after the validation that follows the batch, "epoch" after the hooks at the
+-- end of an epoch, "done" after the training, and nil before an epoch's first batch. At the places
+-- "batch", "validated" and "epoch", callbacks that save are called last, so that
 -- checkpoints contain the effects of all other hooks.
 
 local torch = require "tlua"
@@ -27,7 +28,7 @@ local function length_of(loader)
 end
 
 -- Returns how many of n batches a limit allows. A limit that is an integer is a number of batches;
--- a limit that is a float is a share of n.
+-- a limit that is a float is a share of n. If n is math.huge, each share but 0.0 allows all batches.
 local function limited(n, limit)
    if math.type(limit) == "integer" then return math.min(n, limit) end
    if n == math.huge then return limit == 1.0 and n or limit == 0.0 and 0 or n end
@@ -157,7 +158,8 @@ local function is_watched(self)
 end
 
 -- Records which methods of the module are the defaults, so that a step need not call them. This
--- function runs at the beginning of an epoch and when the optimizer changes. If the field
+-- function runs at the beginning of an epoch and when a step has changed the optimizers or one of the
+-- methods. If the field
 -- `is_plain` of the result is true, plain_batches processes the batches.
 local function make_plan(self)
    local module, optimizer = self.module, self.optimizers[1]
@@ -199,7 +201,9 @@ local function monitored(self, entry)
    return args.to_number("trainer", entry.monitor, value)
 end
 
--- Steps the schedules that move after each "step" or each "epoch" (interval).
+-- Steps the schedules whose interval is `interval` ("step" or "epoch") and whose frequency divides
+-- `count`, the number of steps or epochs. If `plateau` is true, steps only those that monitor a
+-- logged value, and otherwise only the others.
 local function move_schedules(self, interval, count, plateau)
    for _, entry in ipairs(self.schedules) do
       if entry.interval == interval and entry.reduce_on_plateau == plateau and not entry.paused
@@ -216,7 +220,8 @@ end
 -- Logs --------------------------------------------------------------------------------------------
 
 -- Passes a value that was logged with options on: to the progress bar, and to `values`, which the
--- loggers get.
+-- loggers get. If the value is logged both for the step and for the epoch, it also goes to
+-- callback_metrics under the name that ends in "_step".
 local function show_value(self, entry, value, values)
    local name = entry.name
    if entry.prog_bar then self.progress_bar_metrics[name] = value end
@@ -513,8 +518,9 @@ local function compute_batches(self, read, epoch)
 end
 
 -- Does the work of watched_batches in less time, if no hook needs to be called for each batch.
--- Returns "changed" if a step has replaced the optimizers, the training mode or a Learner's
--- training_step, since the batches must then be processed in another way.
+-- Returns "changed" if a step has replaced the optimizers, their method zero_grad or a Learner's
+-- training_step, or has set automatic_optimization to false, since the batches must then be
+-- processed in another way. Otherwise the result is that of watched_batches.
 local function plain_batches(self, read, epoch)
    local current = self.current
    self.log_stage, self.in_batch, current.result = "train_batch", true, nil

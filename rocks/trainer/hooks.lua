@@ -82,8 +82,8 @@ local function each_function(object, base, visit)
    end
 end
 
---- Raises an error if an object has a function whose name resembles a hook's name but differs from
---- it. Such a function would never be called.
+--- Raises an error if an object has a function whose name starts with `on_` or resembles a hook's
+--- name, but is not a hook's name. Such a function would never be called.
 ---@param object table
 ---@param base table?  the class whose own functions are not looked at
 ---@param kind "module"|"callback"|"data"

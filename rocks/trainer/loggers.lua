@@ -13,7 +13,7 @@ local notice = require "tlua.utils.notice"
 local M = {}
 
 -- Returns the folder of a run, save_dir/name/version_n. n is the given version or, by default, the
--- next number that is not in use.
+-- number after the highest one in use. A version that is no integer is itself the folder's name.
 local function folder_of(save_dir, name, version)
    local base = name ~= "" and save_dir .. "/" .. name or save_dir
    if version then
@@ -78,7 +78,7 @@ end
 
 --- Adds a row with the values of a step.
 ---@param values table<string, number>
----@param step integer  the number of steps
+---@param step integer  the number of the step, from 0
 function CSVLogger:log_metrics(values, step)
    local row = {step = step}
    for name, value in pairs(values) do row[name] = value end
@@ -160,7 +160,7 @@ end
 
 --- Adds a point to the curve of each value.
 ---@param values table<string, number>
----@param step integer  the number of steps
+---@param step integer  the number of the step, from 0
 function TensorBoardLogger:log_metrics(values, step)
    local writer = writer_of(self)
    for _, name in ipairs(sorted(values)) do writer:add_scalar(name, values[name], step) end
@@ -219,7 +219,7 @@ end
 
 --- Logs the values of a step.
 ---@param values table<string, number>
----@param step integer  the number of steps
+---@param step integer  the number of the step, from 0
 function MLFlowLogger:log_metrics(values, step)
    local run = run_of(self)
    for _, name in ipairs(sorted(values)) do run:log_metric(name, values[name], step) end
@@ -277,7 +277,7 @@ end
 
 --- Logs values as a row; the row's "trainer/global_step" is `step`.
 ---@param values table<string, number>
----@param step integer  the number of steps
+---@param step integer  the number of the step, from 0
 function WandbLogger:log_metrics(values, step)
    local row = {["trainer/global_step"] = step}
    for name, value in pairs(values) do row[name] = value end

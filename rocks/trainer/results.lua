@@ -112,7 +112,8 @@ end
 
 --- Adds a value if it was logged before in the same hook under this name and without options.
 --- Returns false if it was not; the caller must then call `add`. If the field `defers` is true, the
---- current step is not one that loggers get, so the value is only passed to callback_metrics.
+--- current step is not one that loggers get. A value that neither the epoch, the progress bar nor
+--- other ranks need is then only passed to callback_metrics.
 function Results:add_again(trainer, name, value)
    local entry = self.entries[name]
    if not entry or entry.plain_place ~= trainer.log_place then return false end
@@ -173,7 +174,8 @@ function Results:step_value(trainer, entry) -- luacheck: no self
    return reduced(trainer, entry, entry.value)
 end
 
---- Calls visit(name, value, entry) for each value of the epoch.
+--- Calls visit(name, value, entry) for each value of the epoch. For a value that was also logged
+--- for steps, then calls visit(name_epoch, value, entry, true) as well.
 function Results:each_epoch(trainer, visit)
    for _, entry in ipairs(self.order) do
       if entry.on_epoch and entry.sum ~= nil then

@@ -68,7 +68,8 @@ local function one_of(name, option, value, words)
    args.refuse(name, option, words:gsub(" ", ", "), value)
 end
 
---- Checks the values of the options, and applies fast_dev_run to them.
+--- Checks the values of the options, sets the defaults of limits, and applies fast_dev_run and
+--- overfit_batches to them. Applies the options deterministic and benchmark to the whole program.
 function M.check(name, a)
    check_limits(name, a)
    check_counts(name, a)
@@ -256,7 +257,8 @@ local function is_list(value)
       and (value[1] ~= nil or not next(value))
 end
 
---- Adds callbacks to the trainer's list. Those that save go to its end.
+--- Adds callbacks to the trainer's list. Callbacks that save go to the end of the list. With
+--- fast_dev_run, callbacks that save and callbacks that monitor a value are left out.
 function M.add_callbacks(name, self, given)
    if not is_list(given) then given = {given} end
    for _, callback in ipairs(given) do

@@ -64,9 +64,9 @@ local take_find = args.signature [[trainer.lr_find(module: any, train_dataloader
 ---@param options? {min_lr: number, max_lr: number, num_training: integer, mode: string,
 --- early_stop_threshold: number, update_attr: boolean, attr_name: string, accelerator: string}
 --- mode: "exponential" or "linear"; early_stop_threshold: the search ends when the loss exceeds the
---- lowest loss by this factor; update_attr: whether the module's field attr_name is set to the
---- suggestion
----@return {lr: number[], loss: number[], suggestion: number?}
+--- lowest loss by this factor; update_attr: whether the field attr_name of the module or, if the
+--- module has no such field, of its hparams is set to the suggestion
+---@return {lr: number[], loss: number[], suggestion: number?}  loss: the smoothed losses
 function M.lr_find(...)
    local a = take_find(...)
    local who <const> = "trainer.lr_find"
@@ -133,8 +133,9 @@ local function is_memory(message)
       .. "memory", 1, true) ~= nil
 end
 
---- Finds the largest batch size with which a few steps fit into memory. Afterwards the weights and
---- the random states are as before.
+--- Finds the largest of the tried batch sizes with which a few steps fit into memory. The sizes
+--- start at init_val and double at most max_trials - 1 times. Afterwards the weights and the random
+--- states are as before.
 ---
 ---     local set = torch.data.TensorDataset(torch.ones(16, 1), torch.ones(16, 1))
 ---     local model, loss = torch.nn.Linear(1, 1), torch.nn.MSELoss()
