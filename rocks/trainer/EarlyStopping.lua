@@ -101,8 +101,8 @@ function EarlyStopping:on_validation_end(trainer)
    check(self, trainer)
 end
 
---- Runs at the end of each training epoch, and checks the value if check_on_train_epoch_end is true,
---- or if this option is nil and there are no validation data.
+--- Runs at the end of each training epoch, and checks the value if check_on_train_epoch_end is
+--- true, or if this option is nil and there are no validation data.
 ---@param trainer trainer.Trainer
 function EarlyStopping:on_train_epoch_end(trainer)
    if at_training(self, trainer) then check(self, trainer) end

@@ -22,7 +22,8 @@ local take_monitor = args.signature [[trainer.LearningRateMonitor(logging_interv
 ---     print(monitor.logging_interval)
 ---     --> epoch
 ---@class trainer.LearningRateMonitor: trainer.Callback
----@field lrs table<string, number[]>  the rates, momenta and weight decays logged until now, by name
+---@field lrs table<string, number[]>  the rates, momenta and weight decays logged until now, by
+--- name
 ---@overload fun(options?: table): trainer.LearningRateMonitor
 local LearningRateMonitor = class.class("trainer.LearningRateMonitor", Callback)
 M.LearningRateMonitor = LearningRateMonitor

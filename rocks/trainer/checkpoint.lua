@@ -109,7 +109,8 @@ end
 
 --- Returns the path of the checkpoint that the option ckpt_path denotes. `path` is the value of
 --- this option: a path, "best", "last" or nil. Returns nil if `path` is nil, or if it is "last" and
---- there is no checkpoint yet. Raises an error if another path has no checkpoint.
+--- there is no checkpoint yet. Raises an error if a path cannot be opened, or if `path` is "best"
+--- and no checkpoint has been saved.
 function M.find(self, path)
    if path == nil then return nil end
    if path ~= "last" and path ~= "best" then

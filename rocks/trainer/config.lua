@@ -161,8 +161,8 @@ function M.show(value)
 end
 
 --- Converts a value to the text that has to be written on the command line to get this value. It is
---- the inverse of value_of, except for strings that look like Lua constants, such as "5". These give
---- the same string only for an option whose value is a string already.
+--- the inverse of value_of, except for strings that look like Lua constants, such as "5". These
+--- give the same string only for an option whose value is a string already.
 ---@param value any
 ---@return string
 function M.text_of(value)

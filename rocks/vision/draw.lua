@@ -78,7 +78,7 @@ local function like_original(result, image)
 end
 
 -- Fills the pixels from (x1, y1) to (x2, y2), counted from 0. Pixels outside the image are ignored.
--- `cover`, from 0 to 255, is the opacity of the colour.
+-- `cover`, from 0 to 255, is the opacity of the colour; nil means that the colour is opaque.
 local function fill(image, x1, y1, x2, y2, colour, cover)
    x1, y1 = math.max(x1, 0), math.max(y1, 0)
    x2, y2 = math.min(x2, image:size(3) - 1), math.min(y2, image:size(2) - 1)
@@ -213,8 +213,9 @@ local take_points = args.signature [[vision.utils.draw_keypoints(image: tensor, 
 ---@param image Tensor  (3, H, W) uint8, or floating numbers from 0 to 1
 ---@param keypoints Tensor  (n, K, 2) x and y, or (n, K, 3), whose last column is not used
 ---@param options? {connectivity: integer[][], colors: any, radius: integer, width: integer,
---- visibility: Tensor}  connectivity: pairs of positions of points, from 1; colors: one colour,
---- white by default; radius: the radius of the discs, 2 by default; width: the width of the lines,
+--- visibility: Tensor}  connectivity: pairs of positions of points, from 1; colors: one colour
+--- for the discs, white by default (lines are always white); radius: the radius of the discs, 2 by
+--- default; width: the width of the lines,
 --- 3 by default; visibility: (n, K), true for the points that are drawn
 ---@return Tensor  (3, H, W)
 function M.draw_keypoints(...)

@@ -104,7 +104,8 @@ local take_png = args.signature("vision.io.decode_png" .. parameters)
 ---     --> torch.Size([3, 8, 9])
 ---@param input Tensor|string  (n) uint8, or a path
 ---@param mode? string  a name of ImageReadMode, "UNCHANGED" by default
----@return Tensor  (channels, height, width) uint8
+---@return Tensor  (channels, height, width), or (n, channels, height, width) for a GIF with several
+--- frames; uint8, or uint16 for a PNG file of 16 bits per channel
 function M.decode_image(...)
    local title, a = "vision.io.decode_image", take_decode(...)
    if type(a.input) ~= "string" then return decode(title, a) end
@@ -133,7 +134,7 @@ end
 ---     --> torch.Size([3, 8, 9])
 ---@param input Tensor  (n) uint8
 ---@param mode? string  a name of ImageReadMode, "UNCHANGED" by default
----@return Tensor  (channels, height, width) uint8
+---@return Tensor  (channels, height, width) uint8, or uint16 for a file of 16 bits per channel
 function M.decode_png(...)
    return decode("vision.io.decode_png", take_png(...), "^\x89PNG", "PNG")
 end

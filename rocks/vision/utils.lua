@@ -69,12 +69,13 @@ end
 local take_grid = args.signature("vision.utils.make_grid(tensor: any, " .. grid_parameters .. ")")
 
 --- Arranges a batch of images in rows, side by side, and returns them as one picture. Images of one
---- channel are repeated to three channels.
+--- channel are repeated to three channels. A batch of one image is returned without padding.
 ---
 ---     local grid = torch.vision.utils.make_grid(torch.zeros(6, 3, 4, 4), 3)
 ---     print(grid.shape)
 ---     --> torch.Size([3, 14, 20])
----@param tensor Tensor|Tensor[]  (N, C, H, W), or a list of images (C, H, W)
+---@param tensor Tensor|Tensor[]  (N, C, H, W), one image (C, H, W) or (H, W), or a list of images
+--- (C, H, W)
 ---@param nrow? integer  the number of images in a row, 8 by default
 ---@param options? {padding: integer, normalize: boolean, value_range: number[], scale_each:
 --- boolean, pad_value: number}  padding: pixels between images, 2 by default; normalize: whether
@@ -90,12 +91,14 @@ local take_save = args.signature("vision.utils.save_image(tensor: any, fp: strin
    .. grid_parameters .. ")")
 
 --- Saves a batch of images as one picture, as make_grid returns it. The file's extension determines
---- the format. Values must be from 0 to 1.
+--- the format. Values from 0 to 1 become bytes
+--- from 0 to 255; values outside this range are clamped.
 ---
 ---     torch.vision.utils.save_image(torch.rand(4, 3, 8, 8), "images.png")
 ---     print(torch.load("images.png").shape)
 ---     --> torch.Size([3, 12, 42])
----@param tensor Tensor|Tensor[]  (N, C, H, W), or a list of images (C, H, W)
+---@param tensor Tensor|Tensor[]  (N, C, H, W), one image (C, H, W) or (H, W), or a list of images
+--- (C, H, W)
 ---@param fp string  the file's path
 ---@param options? {nrow: integer, padding: integer, normalize: boolean, value_range: number[],
 --- scale_each: boolean, pad_value: number}  nrow: the number of images in a row, 8 by default;
