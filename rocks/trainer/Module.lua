@@ -185,8 +185,8 @@ end
 
 --- Clips the gradients of an optimizer's parameters.
 ---@param optimizer optim.Optimizer
----@param gradient_clip_val number?  the highest norm or value; nil or 0 leaves the gradients as they
---- are
+---@param gradient_clip_val number?  the highest norm or value; nil or 0 leaves the gradients as
+--- they are
 ---@param gradient_clip_algorithm string?  "norm" or "value"; nil: "norm"
 function Module:clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
    if not gradient_clip_val or gradient_clip_val <= 0 then return end

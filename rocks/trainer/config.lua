@@ -10,7 +10,8 @@ local M = {}
 local known <const> = {build = true, model = true, data = true, trainer = true, seed = true,
    ckpt_path = true, sweep = true}
 
---- Raises an error about the command's arguments or configuration. The command prints its message, followed by the command's
+--- Raises an error about the command's arguments or configuration. The command prints
+--- its message, followed by the command's
 --- usage.
 ---@param text string
 function M.fail(text) error({usage = text}, 0) end

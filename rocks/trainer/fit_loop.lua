@@ -28,7 +28,8 @@ local function length_of(loader)
 end
 
 -- Returns how many of n batches a limit allows. A limit that is an integer is a number of batches;
--- a limit that is a float is a share of n. If n is math.huge, each share but 0.0 allows all batches.
+-- a limit that is a float is a share of n. If n is math.huge, each share but 0.0 allows all
+-- batches.
 local function limited(n, limit)
    if math.type(limit) == "integer" then return math.min(n, limit) end
    if n == math.huge then return limit == 1.0 and n or limit == 0.0 and 0 or n end
@@ -158,8 +159,8 @@ local function is_watched(self)
 end
 
 -- Records which methods of the module are the defaults, so that a step need not call them. This
--- function runs at the beginning of an epoch and when a step has changed the optimizers or one of the
--- methods. If the field
+-- function runs at the beginning of an epoch and when a step has changed the optimizers or one of
+-- the methods. If the field
 -- `is_plain` of the result is true, plain_batches processes the batches.
 local function make_plan(self)
    local module, optimizer = self.module, self.optimizers[1]
