@@ -78,12 +78,12 @@ local Trainer = class.class(NAME)
 --- (integer) or a share (float, 1.0 by default).
 --- precision: "32-true", "64-true", "bf16-mixed", "16-mixed", "bf16-true" or "16-true". devices:
 --- with `tlua run -n N`, N or "auto". strategy: how several ranks share the work: "ddp" (also
---- "auto"), "fsdp", a trainer.FSDPStrategy, or a mesh of torch.distributed.init_device_mesh. With
---- a mesh, parameters are sharded along its dimensions, except one named "tp" or "tensor_parallel", whose
---- ranks get the same batches; the module's configure_model splits layers along this dimension by
---- torch.distributed.tensor.parallel. logger: false, a logger or a list of them; nil makes
---- event files for TensorBoard below default_root_dir. profiler: "simple" prints the time of each
---- hook.
+--- "auto"), "fsdp", a trainer.FSDPStrategy, or a mesh of torch.distributed.init_device_mesh. With a
+--- mesh, parameters are sharded along its dimensions, except one named "tp" or "tensor_parallel",
+--- whose ranks get the same batches; the module's configure_model splits layers along this
+--- dimension by torch.distributed.tensor.parallel. logger: false, a logger or a list of them; nil
+--- makes event files for TensorBoard below default_root_dir. profiler: "simple" prints the time of
+--- each hook.
 --- check_val_every_n_epoch: false counts the batches of val_check_interval over all epochs
 function Trainer:__init(...)
    local a = signature(...)

@@ -11,8 +11,7 @@ local known <const> = {build = true, model = true, data = true, trainer = true, 
    ckpt_path = true, sweep = true}
 
 --- Raises an error about the command's arguments or configuration. The command prints
---- its message, followed by the command's
---- usage.
+--- its message, followed by the command's usage.
 ---@param text string
 function M.fail(text) error({usage = text}, 0) end
 
