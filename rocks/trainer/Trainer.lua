@@ -263,17 +263,17 @@ local function finish(self)
    detach(self.module)
 end
 
--- Calls the hook on_exception of all callbacks. If such a call raises an error itself, this error
--- is only printed, because the training ends with the first error.
+local function nothing() end
+
+-- Calls the hook on_exception of all callbacks and of the DataModule. If such a call raises an
+-- error itself, this error is only printed, because the training ends with the first error.
 local function tell_callbacks(self, message)
-   for _, callback in ipairs(self.callbacks) do
-      if callback.on_exception then
-         local ok, why = pcall(callback.on_exception, callback, self, self.module, message)
-         if not ok then
-            notice("trainer: %s.on_exception: %s", torch.type(callback), why)
-         end
-      end
+   local function try(object, ...)
+      local ok, why = pcall(object.on_exception or nothing, object, ...)
+      if not ok then notice("trainer: %s.on_exception: %s", torch.type(object), why) end
    end
+   for _, callback in ipairs(self.callbacks) do try(callback, self, self.module, message) end
+   if self.datamodule then try(self.datamodule, message) end
 end
 
 -- Runs fn for the method `stage`, such as "fit". If fn raises an error, calls the hook on_exception

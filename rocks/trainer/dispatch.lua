@@ -51,7 +51,7 @@ local function call(self, hook, list, ...)
    for i = 1, #list do
       local callback = list[i]
       local value = callback[hook](callback, self, self.module, ...)
-      if value ~= nil then result = value end
+      if value ~= nil and result ~= -1 then result = value end
    end
    return result
 end
@@ -62,13 +62,14 @@ local function fire(self, hook, ...)
    local result = call(self, hook, lists.before, ...)
    if lists.module then
       local value = lists.module(self.module, ...)
-      if value ~= nil then result = value end
+      if value ~= nil and result ~= -1 then result = value end
    end
    return result
 end
 
---- Calls a hook of the callbacks and then of the module. Returns the last of their results that is
---- not nil. From on_train_batch_start, -1 asks the trainer to skip the rest of the epoch.
+--- Calls a hook of the callbacks and then of the module. Returns -1 if one of them has returned -1:
+--- from on_train_batch_start this asks the trainer to skip the rest of the epoch. Otherwise returns
+--- the last of their results that is not nil.
 function M.fire(self, hook, ...)
    if not self.profiler then return fire(self, hook, ...) end
    local begun = torch.io.clock()

@@ -80,7 +80,7 @@ local function accumulate(entry, value, weight)
       entry.sum = entry.sum and entry.sum + value * weight or value * weight
       entry.count = entry.count + weight
    elseif entry.reduce_fx == "sum" then
-      entry.sum = entry.sum and entry.sum + value or value
+      entry.sum = (entry.sum or 0) + value
    else
       local number = args.to_number("trainer.Module.log", entry.name, value)
       local sum = entry.sum or number

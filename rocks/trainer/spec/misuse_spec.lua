@@ -68,6 +68,20 @@ describe("an error in a hook", function()
       end)
    end
 
+   it("is passed to the DataModule, and -1 of a callback also counts if the module returns another value", function()
+      local Data, told = torch.class("MisuseData", trainer.DataModule), nil
+      function Data:train_dataloader() return loader(16) end
+      function Data:on_exception(message) told = message end
+      local Net = torch.class("MisuseNet", trainer.Learner)
+      function Net:on_train_batch_start() return true end
+      local run = make {on_train_epoch_end = function() error("boom", 0) end,
+         on_train_batch_start = function() return -1 end}
+      local net = Net(nn.Linear(2, 1), nn.MSELoss(), {lr = 0.1})
+      assert.equal("boom", error_of(function() run:fit(net, {datamodule = Data()}) end))
+      assert.equal("boom", told)
+      assert.equal(0, run.global_step)
+   end)
+
    it("is not replaced by one of on_exception", function()
       local said = said_by([[{on_train_start = function() error("first", 0) end,
          on_exception = function() error("second", 0) end}]],

@@ -759,6 +759,17 @@ describe("what would be ignored", function()
       end)
    end)
 
+   it("is not: a tensor of a sum that changes in place later", function()
+      local run, count, batches = quiet {}, torch.zeros(1), 0
+      run:fit(net {training_step = function(self, batch, number)
+         batches = number
+         self:log("n", count:add_(1), {reduce_fx = "sum", on_step = false, on_epoch = true})
+         return nn.functional.mse_loss(self.layer(batch[1]), batch[2])
+      end}, loader())
+      assert.is_true(batches > 1)
+      assert.equal(batches * (batches + 1) / 2, run.callback_metrics.n:item())
+   end)
+
    it("is not: NaN in a maximum, wherever it comes", function()
       for _, values in ipairs {{1, 0 / 0, 3}, {0 / 0, 2, 3}} do
          local run = quiet {}
