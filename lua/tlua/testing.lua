@@ -172,10 +172,9 @@ local take_close = args.signature [[assert_close(actual: any, expected: any,
    check_dtype: boolean = true, check_stride: boolean = false, msg: string|function?)]]
 
 --- Raises an error unless |actual - expected| <= atol + rtol * |expected| holds for all elements,
---- and shapes, dtypes and devices are equal. Takes tensors, numbers, booleans and strings, the last
---- two of which must be equal, and tables of all these. The default
---- tolerances are those of PyTorch for the dtype, such as 1.3e-6 and 1e-5 for float32; give both
---- tolerances or none.
+--- and shapes, dtypes and devices are equal. Takes tensors, numbers, booleans, strings, and tables
+--- of these. Booleans and strings must be equal. The default tolerances are those of PyTorch for
+--- the dtype, such as 1.3e-6 and 1e-5 for float32; give both tolerances or none.
 ---@param actual any
 ---@param expected any
 ---@param options? {rtol: number, atol: number, equal_nan: boolean, check_device: boolean,

@@ -35,8 +35,8 @@ local function read_dynamic(options)
    return dynamic
 end
 
--- If a dynamic size is at least this large, the other examples use smaller sizes, so that they take
--- less time.
+-- The exported model is also run with other values of its dynamic sizes. If a given size is at
+-- least this large, the other value is smaller, so that the run takes less time.
 local LARGE <const> = 16
 
 -- Returns another value for a dynamic size. `symbol` is {name, size in the first example, least,

@@ -584,8 +584,8 @@ end
 --- Computes all gradients of a layer in one pass, and returns the gradients of its inputs.
 function M.backward(self, input, gradOutput, scale)
    local made = M.record_of(self, input)
-   -- The history is kept if the layer belongs to a run, because later layers of the run share the
-   -- history.
+   -- If a container has recorded the layer together with its other layers, the graph of autograd is
+   -- kept, because the backward calls of these layers still need it.
    local retain = made.run ~= nil
    local list = gradients(made.output, parameter_leaves(made, wanted(made.leaves, {})), gradOutput,
       retain)

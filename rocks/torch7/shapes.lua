@@ -1,6 +1,6 @@
--- shapes.lua - Torch7's layers that change the shape of a tensor. With the option numInputDims,
--- which does not count the batch dimension, a layer leaves an additional dimension in front
--- unchanged.
+-- shapes.lua - Torch7's layers that change the shape of a tensor. The option numInputDims is the
+-- number of dimensions of one sample. If the input has one dimension more, the first dimension is
+-- the batch, and the layer leaves it unchanged.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -60,7 +60,7 @@ describe("a mapped file that was cut", function()
    it("is named in the error if a line writes its elements", function()
       local result = session.script(head .. [[
          local copy = io.open(path .. ".copy", "wb")
-         copy:setvbuf "no" -- writes without a buffer, so that the system itself reads the elements
+         copy:setvbuf "no" -- without a buffer, the call write() of the system reads the mapped elements
          print(torch.io.write(copy, t.a))
          copy:close()
          print(pcall(torch.save, {b = t.b}, path .. ".safetensors"))

@@ -1,5 +1,6 @@
 -- Tests convolutions with packed weights and max pooling of channels-last images by comparing them with conv2d and
--- max_pool2d. Also compares programs of torch.compile and quantize_ that call these operators with the model.
+-- max_pool2d. Also tests that programs of torch.compile and quantize_ that call these operators give the model's
+-- results.
 
 local torch = require "tlua"
 local device = require "spec.support.device"

@@ -46,9 +46,10 @@ typedef struct tli_RunContext {
   tli_RunPlan **branches;
   tli_RunPlan *active;     /* the plan that records or serves blocks (borrowed) */
   tli_Generator generator; /* the generator from which the run draws random numbers */
-  /* number of runs, up to 2, for which the caller gave no tensors as outputs; from the second such
-  ** run on, results are given away instead of copied. -1 if results are always copied, because a
-  ** run had tensors as outputs, trains, or is not on the CPU */
+  /* whether a run leaves its results to the caller instead of copying them. 0 and 1: it copies
+  ** them; this is the number of runs for which the caller gave no tensors as outputs. 2: it leaves
+  ** them to the caller. -1: it always copies them, because the caller has given tensors as outputs,
+  ** or because the program trains or is not on the CPU. */
   int leaves;
   tli_Sweep *sweep; /* NULL if no elementwise calls follow one another */
   bool sweeping;    /* whether the sweep collects calls */

@@ -573,8 +573,9 @@ static int same_memory(lua_State *L) {
 }
 
 /* program:schedule(rates, places) sets numeric options of optimizers, such as the learning rate,
-** that differ from step to step. Column i of `rates` has the values for places[i] = {call,
-** element}. */
+** that differ from step to step. Row s of `rates` has the values for step s. Column i has the
+** values for places[i] = {call, element}: the position of a call of an optimizer in the program,
+** and the position in that call's list of numeric options. */
 static int program_schedule(lua_State *L) {
   tli_Graph *g = own_graph(L, 1);
   tl_Tensor *rates = tli_check_tensor(L, 2, "export_step");

@@ -1,4 +1,4 @@
-/* left_out.c - implements left_out.h. */
+/* left_out.c - implements left_out.h: raises the errors of operators that a build leaves out. */
 #include "ops/left_out.h"
 
 #include "core/error.h"

@@ -13,8 +13,9 @@ torch.set_num_threads(1)
 
 local steps <const> = tonumber(arg[1]) or 20000
 
--- Returns a row that computes n products of (256, a) by (a, b). These are the products for two hidden layers of widths
--- a and b: one for the forward pass, and one each for the gradients of the input and of the weight.
+-- Returns the function of a row of the table below that computes only matrix products: n products of (256, a) by (a, b)
+-- for each update. Between two hidden layers of widths a and b, a forward pass needs one such product, and the
+-- gradients of the input and of the weight need one each.
 local function products(n, a, b)
    return function()
       local x, w, out = torch.randn(256, a), torch.randn(a, b), torch.empty(256, b)

@@ -151,8 +151,8 @@ describe("torch.serve's language models", function()
    end)
 
    it("answers in UTF-8, whatever bytes the prompt and the text have", function()
-      -- Tokens 3 to 258 are the bytes. The prompt ends with the first byte of a character, and the model repeats the
-      -- byte that follows it.
+      -- Token 3 + b is the byte b. The prompt ends with the byte `first`, which begins a character or, for 0xff, is
+      -- never valid. The bias makes the model answer with the byte `rest` five times.
       for first, rest in pairs {[0xc3] = 0xa9, [0xe2] = 0x82, [0xff] = 0x78} do
          local status, answer, text = ask {model = "llama", prompt = json.as_array {60, 3 + first}, max_tokens = 5,
             logit_bias = {[tostring(3 + rest)] = 1000}}

@@ -12,7 +12,8 @@ local function joined(list, plus)
    return table.concat(copy, " ")
 end
 
--- Returns the fields of an encoding as texts, with numbers that count from 0 as in the fixtures.
+-- Returns the fields of an encoding as texts. Offsets, word numbers and type numbers begin at 0 in these texts, as in
+-- the fixtures; in the encoding they begin at 1.
 local function fields(encoding)
    local places = {}
    for i, pair in ipairs(encoding.offsets) do

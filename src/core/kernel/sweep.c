@@ -27,8 +27,8 @@
 ** elements in a block. */
 #define BUFFER_BYTES 32768
 #define BLOCK 4096
-/* A loop of more than two dimensions is stored only if its rows have at least this many
-** elements. */
+/* A call whose loop has more than two dimensions is added to a sweep only if its rows have at least
+** this many elements. */
 #define ROW_LEAST 512
 
 typedef struct Version {
