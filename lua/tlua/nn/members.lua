@@ -108,8 +108,8 @@ function M.own_buffers(module)
    end)
 end
 
---- Returns "persistent" or "transient" for a tensor in a field of a module that is a buffer, because
---- of register_buffer or nn.Buffer. Returns nil for any other tensor.
+--- Returns "persistent" or "transient" for a tensor in a field of a module that is a buffer,
+--- because of register_buffer or nn.Buffer. Returns nil for any other tensor.
 ---@param module nn.Module
 ---@param name any  the field
 ---@param value Tensor
