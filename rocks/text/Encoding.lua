@@ -288,7 +288,7 @@ local pad_arguments = args.signature [[text.Encoding.pad(length: integer,
    direction: string = 'right', pad_id: integer = 1, pad_type_id: integer = 1,
    pad_token: string = '[PAD]')]]
 
--- Pads one encoding with the arguments `a` of Encoding.pad, without its overflowing parts.
+-- Pads one encoding with the arguments `a` of Encoding.pad. Its overflowing parts are not padded.
 local function pad(self, a)
    local count = a.length - #self.ids
    if count <= 0 then return end

@@ -546,7 +546,7 @@ local function add_gradient(sum, gradient, scale)
 end
 
 -- Adds the gradients of a call's parameters, times `scale`, to the layer's gradWeight and gradBias.
--- They begin at position `at` of `list`. Returns the position after them.
+-- The gradients to add are in `list`, from position `at` on. Returns the position after them.
 local function add_gradients(self, made, list, at, scale)
    if made.weight_leaf then
       add_gradient(self.gradWeight, list[at], scale)

@@ -42,11 +42,12 @@ local function full_name(device)
    return (name:find ":" or name == "cpu") and name or name .. ":0"
 end
 
---- Returns a function place(tensor, location), which moves a tensor, or a storage given as its
---- elements (n), that was saved from the device `location`.
+--- Returns a function place(tensor, location), which moves a tensor that was saved from the device
+--- `location`. A storage is passed as a 1-d tensor of its elements.
 ---@param title string  the caller's name, for messages
----@param where any  a device; a table from locations to devices; a function of a storage and its
---- location that returns the storage, moved or not, a device, or nil to keep it; nil: the CPU
+---@param where any  a device; or a table from locations to devices; or a function(storage,
+--- location) that returns the storage (moved or not), the device to which the storage is moved, or
+--- nil if the storage stays where it is. If `where` is nil, no function is returned.
 ---@return (fun(storage: Tensor, location: string): Tensor)?
 function M.of(title, where)
    if where == nil then return nil end

@@ -170,7 +170,8 @@ end
 
 -- "%d" % x ----------------------------------------------------------------------------------------
 
---- Translates a string with `%`. Its conversions are C's, as those of Lua's string.format are.
+--- Translates Python's `text % values` to string.format. The conversions of both, such as %d, are
+--- those of C.
 function M.percent(P, node)
    local text = P:expr(node.left)
    local nodes = node.right._ == "Tuple" and node.right.elts or {node.right}

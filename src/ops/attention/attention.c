@@ -152,7 +152,7 @@ static bool join_leads(tl_Tensor *query, tl_Tensor *key, tl_Tensor *value, bool 
 
 /* The operands of the attention kernel, brought to the shapes that the kernel takes. */
 typedef struct Operands {
-  tl_Tensor *query, *key, *value, *mask; /* owned by the chain that has computed them */
+  tl_Tensor *query, *key, *value, *mask; /* owned by the tli_Chain that has computed them */
 } Operands;
 
 static Operands operands(tli_Chain *c, tl_Tensor *query, tl_Tensor *key, tl_Tensor *value,

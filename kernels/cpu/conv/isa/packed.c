@@ -15,8 +15,8 @@
 
 #define ROWS TLK_PACKED_ROWS
 #define LANES ((int)(TLK_VECTOR_BYTES / sizeof(float)))
-/* number of vectors in a row of a tile; the width of a panel is a multiple of this or, with vectors
-** of 16 elements, may be smaller */
+/* number of vectors in a row of a tile. The width of a panel is a multiple of this many vectors;
+** only with vectors of 16 elements may a panel be narrower. */
 #define VECTORS (TLK_VECTOR_REGISTERS == 32 ? 4 : 2)
 /* number of vectors of channels that `channels` computes at a time */
 #define STRIPS (TLK_VECTOR_REGISTERS == 32 ? 2 : 1)
