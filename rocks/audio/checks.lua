@@ -8,11 +8,14 @@ local M = {}
 
 --- Raises an error unless a value is a floating-point tensor with at least `dims` dimensions.
 ---@param title string  the function's name, for error messages
----@param name string
----@param value Tensor
+---@param name string  the argument's name
+---@param value any
 ---@param dims integer
 ---@param shape string  the expected shape, for error messages
 function M.real(title, name, value, dims, shape)
+   if not torch.is_tensor(value) then
+      args.refuse(title, name, "a tensor of shape " .. shape, value)
+   end
    if not value:is_floating_point() then
       args.refuse(title, name, "floating-point numbers; from int16: x:float() / 32768", value)
    end
@@ -35,7 +38,7 @@ end
 
 --- Raises an error unless a value is a complex tensor with at least `dims` dimensions.
 function M.complex(title, name, value, dims, shape)
-   if not value:is_complex() or value:dim() < dims then
+   if not torch.is_tensor(value) or not value:is_complex() or value:dim() < dims then
       args.refuse(title, name, "a complex tensor of shape " .. shape, value)
    end
 end

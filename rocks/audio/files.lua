@@ -48,7 +48,8 @@ end
 -- second result is the format that wav.lua has read.
 local function describe(title, path)
    local file <close> = open(title, path)
-   local head = file:read(4)
+   local head, unreadable = file:read(4)
+   if unreadable then refuse(title, path, unreadable) end
    if head == "RIFF" or head == "RF64" then
       local format, message = source.protect(wav.read_header, file)
       if not format then refuse(title, path, message) end
@@ -137,7 +138,8 @@ local take_load = args.signature [[audio.load(uri: string, frame_offset: integer
 ---@param num_frames? integer  the largest number of frames; -1, the default, is all
 ---@param options? {normalize: boolean, channels_first: boolean}  normalize: true, the default,
 --- returns float32 from -1 to 1; false returns the file's own numbers: uint8, int16, int32 (24-bit
---- samples fill the upper 24 bits), float32 or float64. channels_first: true by default
+--- samples fill the upper 24 bits), float32 or float64, but float32 from -1 to 1 for mu-law, A-law
+--- and lossy formats. channels_first: true by default
 ---@return Tensor waveform  (channels, frames), or (frames, channels) without channels_first
 ---@return integer sample_rate
 function M.load(...)
@@ -268,8 +270,8 @@ local take_save = args.signature [[audio.save(uri: string, src: tensor, sample_r
 
 --- Saves a waveform. The file extension of the path selects the format: `.wav`; `.flac`, `.ogg`,
 --- `.opus`, `.mp3`, `.aiff`, `.au`, `.caf` and `.w64` need libsndfile. The options `encoding` and
---- `bits_per_sample`, or else the dtype, determine how samples are stored. Floats outside -1 to 1
---- are clipped if integers are stored.
+--- `bits_per_sample`, or else the dtype, determine how samples are stored; Ogg, Opus and MP3 have
+--- encodings of their own. Floats outside -1 to 1 are clipped if integers are stored.
 ---
 ---     local x = torch.rand(1, 8000) - 0.5
 ---     torch.audio.save("/tmp/tone.wav", x, 8000, {bits_per_sample = 16})

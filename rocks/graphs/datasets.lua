@@ -79,8 +79,9 @@ end
 
 -- Text files --------------------------------------------------------------------------------------
 
--- Reads a text file of numbers. Returns a tensor with one row for each line, or a vector if the
--- lines have one number. If `optional` is true and there is no file, returns nil.
+-- Reads a text file of numbers, which must be integers if `dtype` is int64. Returns a tensor with
+-- one row for each line, or a vector if the lines have one number. If `optional` is true and there
+-- is no file, returns nil.
 local function numbers(title, path, dtype, optional)
    local text = read_file(path)
    if not text then
@@ -93,10 +94,11 @@ local function numbers(title, path, dtype, optional)
       line_number = line_number + 1
       local row = {}
       for word in line:gmatch "[^,%s]+" do
-         local value = tonumber(word)
-         if not value then
-            torch.raise(("%s: %s:%d: expected numbers, got %q"):format(title, path, line_number,
-               word:sub(1, 40)))
+         local number = tonumber(word)
+         local value = number and dtype == "int64" and math.tointeger(number) or number
+         if not number or dtype == "int64" and math.type(value) ~= "integer" then
+            torch.raise(("%s: %s:%d: expected %s, got %q"):format(title, path, line_number,
+               number and "integers" or "numbers", word:sub(1, 40)))
          end
          row[#row + 1] = value
       end
@@ -111,6 +113,14 @@ local function numbers(title, path, dtype, optional)
    end
    if #rows == 0 then return torch.zeros({0}, {dtype = dtype, device = "cpu"}) end
    return torch.tensor(rows, {dtype = dtype, device = "cpu"})
+end
+
+-- Raises an error unless a tensor that `numbers` has read has `rows` rows, or is nil.
+local function check_rows(title, path, value, rows, what)
+   if value and value:size(1) ~= rows then
+      torch.raise(("%s: %s: expected %d lines, one for each %s, got %d"):format(title, path, rows,
+         what, value:size(1)))
+   end
 end
 
 local function columns(value)
@@ -269,28 +279,46 @@ function TUDataset:__init(...)
    if pairs_of:dim() ~= 2 or pairs_of:size(2) ~= 2 then
       torch.raise(("%s: %sA.txt: expected two numbers in each line"):format(title, folder))
    end
-   local n = batch:numel()
+   local n = batch:size(1)
+   if batch:dim() ~= 1 or n == 0 or batch:min():item() < 1 then
+      torch.raise(("%s: %sgraph_indicator.txt: expected one number of a graph, from 1, in each "
+         .. "line"):format(title, folder))
+   end
+   if n > 1 and batch[{{2, -1}}]:lt(batch[{{1, -2}}]):any():item() then
+      torch.raise(("%s: %sgraph_indicator.txt: expected ascending numbers of graphs"):format(title,
+         folder))
+   end
    local least, most = pairs_of:min():item(), pairs_of:max():item()
    if least < 1 or most > n then
       torch.raise(("%s: %sA.txt: expected nodes from 1 to %d, got %d"):format(title, folder, n,
          least < 1 and least or most))
    end
-   local x = joined(a.use_node_attr and columns(file("node_attributes", "float32", true)) or nil,
-      one_hots(file("node_labels", "int64", true)))
-   local attr = joined(a.use_edge_attr and columns(file("edge_attributes", "float32", true)) or nil,
-      one_hots(file("edge_labels", "int64", true)))
-   local y = file("graph_attributes", "float32", true)
+   local across = batch:index_select(1, pairs_of:select(2, 1)):ne(
+      batch:index_select(1, pairs_of:select(2, 2)))
+   if across:any():item() then
+      torch.raise(("%s: %sA.txt:%d: expected an edge between nodes of the same graph"):format(title,
+         folder, across:long():argmax():item()))
+   end
+   -- Reads an optional file with a line for each node or edge.
+   local function rows_of(name, dtype, rows, what)
+      local value = file(name, dtype, true)
+      check_rows(title, folder .. name .. ".txt", value, rows, what)
+      return value
+   end
+   local edge_count = pairs_of:size(1)
+   local x = joined(a.use_node_attr and columns(rows_of("node_attributes", "float32", n, "node"))
+      or nil, one_hots(rows_of("node_labels", "int64", n, "node")))
+   local attr = joined(a.use_edge_attr
+      and columns(rows_of("edge_attributes", "float32", edge_count, "edge")) or nil,
+      one_hots(rows_of("edge_labels", "int64", edge_count, "edge")))
    local count = batch:max():item()
+   local y = rows_of("graph_attributes", "float32", count, "graph")
    if not y then
-      y = file("graph_labels", "int64", true)
+      y = rows_of("graph_labels", "int64", count, "graph")
       if y then
          local classes, inverse = torch.unique(y, true, true)
          y, self.num_classes = inverse, classes:numel()
       end
-   end
-   if y and y:size(1) ~= count or x and x:size(1) ~= n then
-      torch.raise(("%s: %s*: expected as many lines as there are nodes, and graphs"):format(title,
-         folder))
    end
    local edge_index = pairs_of:t():contiguous()
    edge_index, attr = edges.remove_self_loops(edge_index, attr)
@@ -316,9 +344,10 @@ local take_ogb = args.signature [[graphs.datasets.OGBNodePropPredDataset(root: s
    name: string, split: string?, transform: callable?)]]
 
 --- The graph of a node property dataset of OGB, read from its unpacked archive. The files edge.csv,
---- node-feat.csv, node-label.csv and num-node-list.csv in the folder raw become x, edge_index and
---- y. train.csv, valid.csv and test.csv in split/SPLIT become train_mask, val_mask and test_mask.
---- Files that end in .gz must be unpacked before.
+--- edge-feat.csv, node-feat.csv, node-label.csv and num-node-list.csv in the folder raw become
+--- edge_index, edge_attr, x, y and num_nodes; only edge.csv and num-node-list.csv must exist. With
+--- the option `split`, train.csv, valid.csv and test.csv in the folder split/SPLIT become
+--- train_mask, val_mask and test_mask. Files that end in .gz must be unpacked before.
 ---
 ---     torch.io.make_folder "ogbn_two/raw"
 ---     local function write(name, text)
@@ -351,21 +380,34 @@ function OGB:__init(...)
       return numbers(title, folder .. name .. ".csv", dtype, optional)
    end
    local edge_list = file("raw/edge", "int64")
+   if edge_list:dim() ~= 2 or edge_list:size(2) ~= 2 then
+      torch.raise(("%s: %sraw/edge.csv: expected two numbers in each line"):format(title, folder))
+   end
    local n = file("raw/num-node-list", "int64"):sum():item()
    local least, most = edge_list:min():item(), edge_list:max():item()
    if least < 0 or most >= n then
       torch.raise(("%s: %sraw/edge.csv: expected nodes from 0 to %d, got %d"):format(title, folder,
          n - 1, least < 0 and least or most))
    end
-   local y = file("raw/node-label", "int64", true)
-   local data = Data {x = columns(file("raw/node-feat", "float32", true)),
+   local function rows_of(name, dtype, rows, what)
+      local value = file(name, dtype, true)
+      check_rows(title, folder .. name .. ".csv", value, rows, what)
+      return columns(value)
+   end
+   local y = rows_of("raw/node-label", "int64", n, "node")
+   local data = Data {x = rows_of("raw/node-feat", "float32", n, "node"),
       edge_index = edge_list:t():contiguous() + 1,
-      edge_attr = columns(file("raw/edge-feat", "float32", true)),
-      y = y and columns(y) + 1, num_nodes = n}
+      edge_attr = rows_of("raw/edge-feat", "float32", edge_list:size(1), "edge"),
+      y = y and y + 1, num_nodes = n}
    if a.split then
       for key, name in pairs {train_mask = "train", val_mask = "valid", test_mask = "test"} do
          local list = file(("split/%s/%s"):format(a.split, name), "int64")
          local mask = torch.zeros(n, {dtype = "bool", device = "cpu"})
+         if list:numel() > 0 and (list:dim() ~= 1 or list:min():item() < 0
+               or list:max():item() >= n) then
+            torch.raise(("%s: %ssplit/%s/%s.csv: expected nodes from 0 to %d"):format(title, folder,
+               a.split, name, n - 1))
+         end
          if list:numel() > 0 then mask:index_fill_(1, list + 1, true) end
          data[key] = mask
       end

@@ -9,10 +9,12 @@ local random = require "tlua.graphs.utils.random"
 
 local M = {}
 
--- Returns a number of items. `value` is this number, or a share of n as a float. A share is
--- multiplied by n, and the product plus `half` is rounded down.
+-- Returns a number of items. `value` is this number, or a share of n as a float of at most 1. A
+-- share is multiplied by n, and the product plus `half` is rounded down.
 local function count_of(title, name, value, n, half)
-   if value < 0 then args.refuse(title, name, "a number of at least 0", value) end
+   if not (value >= 0 and value < 2 ^ 53) then
+      args.refuse(title, name, "a number of at least 0", value)
+   end
    return math.type(value) == "float" and value <= 1 and math.floor(value * n + half)
       or math.floor(value)
 end
@@ -39,7 +41,7 @@ M.RandomNodeSplit = RandomNodeSplit
 ---@param options? {split: string, num_train_per_class: integer, num_val: number, num_test: number,
 --- key: string}  split: the part that gets the remaining nodes; num_train_per_class: the number of
 --- nodes of each class for training; num_val: the number of nodes for validation, or their share as
---- a float below 1; num_test: the number or share of nodes for tests; key: the name of the
+--- a float of at most 1; num_test: the number or share of nodes for tests; key: the name of the
 --- attribute with the classes
 function RandomNodeSplit:__init(...)
    self.options = take_node(...)
@@ -50,8 +52,16 @@ function RandomNodeSplit:__init(...)
    end
 end
 
+-- Raises an error unless a value is a graph that has edge_index, or with `of_nodes` any graph.
+local function check_graph(title, data, of_nodes)
+   if type(data) ~= "table" or not data._is_graph or not (of_nodes or data.edge_index) then
+      args.refuse(title, "data", of_nodes and "a graph" or "a graph with edge_index", data)
+   end
+end
+
 function RandomNodeSplit:__call(data)
    local title <const> = "graphs.transforms.RandomNodeSplit"
+   check_graph(title, data, true)
    local o, n = self.options, data.num_nodes
    local val = count_of(title, "num_val", o.num_val, n, 0.5)
    local test = count_of(title, "num_test", o.num_test, n, 0.5)
@@ -107,14 +117,22 @@ M.RandomLinkSplit = RandomLinkSplit
 
 ---@param options? {num_val: number, num_test: number, is_undirected: boolean, neg_sampling_ratio:
 --- number, add_negative_train_samples: boolean}  num_val: the number of edges for validation, or
---- their share as a float below 1; num_test: the number or share of edges for tests; is_undirected:
---- whether an edge and its reverse count as one; neg_sampling_ratio: the number of negative edges
---- for each real one; add_negative_train_samples: whether the graph for training gets negative
---- edges
-function RandomLinkSplit:__init(...) self.options = take_link(...) end
+--- their share as a float of at most 1; num_test: the number or share of edges for tests;
+--- is_undirected: whether an edge and its reverse count as one; neg_sampling_ratio: the number of
+--- negative edges for each real one; add_negative_train_samples: whether the graph for training
+--- gets negative edges
+function RandomLinkSplit:__init(...)
+   self.options = take_link(...)
+   local ratio = self.options.neg_sampling_ratio
+   if not (ratio >= 0 and ratio < math.huge) then
+      args.refuse("graphs.transforms.RandomLinkSplit", "neg_sampling_ratio",
+         "a number of at least 0", ratio)
+   end
+end
 
 function RandomLinkSplit:__call(data)
    local title <const> = "graphs.transforms.RandomLinkSplit"
+   check_graph(title, data)
    local o, n, edge_index = self.options, data.num_nodes, checks.edges(title, data.edge_index)
    checks.range(title, "edge_index", edge_index, n)
    local places = torch.arange(1, edge_index:size(2) + 1)
@@ -182,9 +200,7 @@ function ToSparseTensor:__init(...) self.options = take_sparse(...) end
 
 function ToSparseTensor:__call(data)
    local title <const> = "graphs.transforms.ToSparseTensor"
-   if type(data) ~= "table" or not data._is_graph or not data.edge_index then
-      args.refuse(title, "data", "a graph with edge_index", data)
-   end
+   check_graph(title, data)
    local n, edge_index = data.num_nodes, checks.edges(title, data.edge_index)
    checks.range(title, "edge_index", edge_index, n)
    local o, copy = self.options, data:copy()

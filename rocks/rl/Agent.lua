@@ -84,7 +84,9 @@ local function checked(self, observation)
          and observation >= 1 and observation <= n
    else
       fits = type(observation) == "table" and #observation == n
-      for i = 1, fits and n or 0 do fits = fits and type(observation[i]) == "number" end
+      for i = 1, fits and n or 0 do
+         fits = fits and type(observation[i]) == "number" and observation[i] == observation[i]
+      end
    end
    if fits then return observation end
    args.refuse(torch.type(self) .. ".predict", "observation", self.positions
@@ -94,7 +96,8 @@ end
 --- Returns the agent's action for an observation.
 ---@param observation any  an observation of one environment
 ---@param deterministic? boolean|{deterministic: boolean}  whether the action is the best one
---- instead of one drawn from the policy; true by default
+--- instead of one drawn from the policy; true by default. DQN, TD3 and DDPG always choose the best
+--- action
 ---@return integer|number[] action
 function Agent:predict(observation, deterministic)
    checks.method(self, Agent, "predict", "agent")
@@ -147,6 +150,28 @@ function Agent:save(path)
    torch.save(state, path)
 end
 
+-- Raises an error if a tensor or a network that `load` has read differs in its sizes from the part
+-- of the agent into which it would be copied.
+local function check_sizes(name, path, part_name, part, saved)
+   local own = part
+   if torch.is_tensor(part) then
+      own, saved = {[part_name] = part}, {[part_name] = saved}
+   elseif class.isinstance(part, nn.Module) then
+      own = part:state_dict()
+   else
+      return -- the state of an optimizer belongs to parameters that are checked with the networks
+   end
+   for key, tensor in pairs(own) do
+      local other = type(saved) == "table" and saved[key]
+      if torch.is_tensor(tensor) and (not torch.is_tensor(other) or other:size() ~= tensor:size())
+      then
+         torch.raise(("%s.load: %s: %s: %s: expected a tensor of shape (%s), got %s; was it saved "
+            .. "with the same options?"):format(name, path, part_name, key,
+            table.concat(tensor.shape, ", "), args.describe(other or nil)))
+      end
+   end
+end
+
 --- Loads a file that `save` has written. The agent must have been created with the same options.
 ---@param path string  the file
 ---@return table self
@@ -158,11 +183,16 @@ function Agent:load(path)
       torch.raise(("%s.load: %s: expected the state of an %s, got that of %s"):format(name, path,
          name, type(state) == "table" and tostring(state.kind) or type(state)))
    end
+   local saved = type(state.parts) == "table" and state.parts or {}
    for part_name, part in pairs(self:_parts()) do
-      if state.parts[part_name] == nil then
+      if saved[part_name] == nil then
          torch.raise(("%s.load: %s: lacks %s; was it saved with the same options?"):format(name,
             path, part_name))
-      elseif torch.is_tensor(part) then
+      end
+      check_sizes(name, path, part_name, part, saved[part_name])
+   end
+   for part_name, part in pairs(self:_parts()) do
+      if torch.is_tensor(part) then
          torch.no_grad(function() part:copy_(state.parts[part_name]) end)
       else
          part:load_state_dict(state.parts[part_name])

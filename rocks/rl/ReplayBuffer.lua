@@ -122,16 +122,34 @@ function ReplayBuffer:sample(batch_size, beta)
 end
 
 --- Sets the priorities of transitions that were drawn.
----@param indices Tensor  the indices of a batch
----@param priorities Tensor  for example the absolute errors
+---@param indices Tensor  (N) int64, the indices of a batch
+---@param priorities Tensor  (N), for example the errors; their absolute values are used
 function ReplayBuffer:update_priorities(indices, priorities)
    checks.method(self, ReplayBuffer, "update_priorities", "buffer")
    if not self.prioritized then
       torch.raise("rl.ReplayBuffer.update_priorities: expected prioritized = true")
    end
+   local title <const> = "rl.ReplayBuffer.update_priorities"
+   if not torch.is_tensor(indices) or indices:dim() ~= 1 or indices.dtype ~= "int64" then
+      args.refuse(title, "indices", "an int64 tensor of one dimension", indices)
+   end
+   local n = indices:numel()
+   if not torch.is_tensor(priorities) or priorities:dim() ~= 1 or priorities:numel() ~= n
+         or not priorities:is_floating_point() then
+      args.refuse(title, "priorities", ("floating-point numbers of shape (%d)"):format(n),
+         priorities)
+   end
+   if n == 0 then return end
+   local least, most = torch.aminmax(indices)
+   for _, index in ipairs {least:item(), most:item()} do
+      if index < 1 or index > self.size then
+         args.refuse(title, "indices", ("positions from 1 to %d, the number of transitions"):format(
+            self.size), index)
+      end
+   end
    local values = priorities:detach():abs() + 1e-6
    if not values:isfinite():all():item() then
-      args.refuse("rl.ReplayBuffer.update_priorities", "priorities", "finite numbers", priorities)
+      args.refuse(title, "priorities", "finite numbers", priorities)
    end
    self.priorities:index_copy_(1, indices, values)
    self.highest = math.max(self.highest, values:max():item())

@@ -58,7 +58,8 @@ function VectorEnv:__init(envs)
    if type(envs) ~= "table" or #envs == 0 then
       args.refuse("rl.VectorEnv", "envs", "a list of environments", envs)
    end
-   for i, env in ipairs(envs) do
+   for i = 1, #envs do
+      local env = envs[i]
       if type(env) ~= "table" or not getmetatable(env) or not env.step then
          args.refuse("rl.VectorEnv", "envs", "a list of environments", env)
       end
@@ -83,11 +84,40 @@ function VectorEnv:reset(options)
    checks.method(self, VectorEnv, "reset", "envs")
    args.check_options("rl.VectorEnv.reset", options, "seed")
    local seed, list = options and options.seed, {}
+   if seed ~= nil and math.type(seed) ~= "integer" then
+      args.refuse("rl.VectorEnv.reset", "seed", "an integer", seed)
+   end
    for i, env in ipairs(self.envs) do
       list[i] = plain(env, ".reset", (env:reset(seed and {seed = seed + i - 1} or {})))
       self.returns[i], self.lengths[i] = 0, 0
    end
    return torch.tensor(list), {}
+end
+
+-- Raises an error unless each action is an element of the space of actions, or for a Box a list of
+-- as many numbers as the Box has. All actions are checked before the first environment makes its
+-- step, so that a wrong action changes no environment.
+local function check_actions(space, list)
+   local title <const> = "rl.VectorEnv.step"
+   local n = space.n
+   for i, action in ipairs(list) do
+      if n then
+         local position = math.type(action) and math.tointeger(action)
+         if not position or position < 1 or position > n then
+            args.refuse(title, ("actions[%d]"):format(i), "an integer from 1 to " .. n, action)
+         end
+      else
+         local count = #space.low
+         local fits = type(action) == "table" and #action == count
+         for k = 1, fits and count or 0 do
+            fits = fits and type(action[k]) == "number" and action[k] == action[k]
+         end
+         if not fits then
+            args.refuse(title, ("actions[%d]"):format(i), ("a list of %d numbers"):format(count),
+               action)
+         end
+      end
+   end
 end
 
 --- Makes a step in each environment.
@@ -106,6 +136,7 @@ function VectorEnv:step(actions)
          actions)
    end
    local list = actions:tolist()
+   check_actions(self.action_space, list)
    local observations, final, rewards, ends, cuts = {}, {}, {}, {}, {}
    local info = {returns = {}, lengths = {}}
    local any = false

@@ -8,7 +8,7 @@ local checks = require "tlua.rl.checks"
 local M = {}
 
 --- The base class of noise for actions between -1 and 1. It has the fields mean and sigma and the
---- methods sample(n) and reset(dones).
+--- method reset(dones). A derived class defines the method sample(n).
 ---
 ---     local rl = torch.rl
 ---     local noise = rl.NormalActionNoise({0}, {0.1})
@@ -99,7 +99,8 @@ local take_process = args.signature [[rl.OrnsteinUhlenbeckActionNoise(mean: numb
 ---@param mean number[]  the means, one for each action
 ---@param sigma number[]  the standard deviations
 ---@param options? {theta: number, dt: number, initial_noise: number[]}  theta: how fast the noise
---- returns to the mean; dt: the duration of a step; initial_noise: the first values, 0 by default
+--- returns to the mean; dt: the duration of a step; initial_noise: the values before the first
+--- step, 0 by default
 function Process:__init(...)
    local a = take_process(...)
    begin(self, "rl.OrnsteinUhlenbeckActionNoise", a)

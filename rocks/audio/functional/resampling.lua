@@ -186,6 +186,9 @@ function M.stretch(title, x, a)
    checks.at_least(title, "n_fft", a.n_fft, 4)
    checks.at_least(title, "bins_per_octave", a.bins_per_octave, 1)
    local n = x:size(-1)
+   if n <= a.n_fft // 2 then
+      args.refuse(title, "n_fft", ("less than twice the waveform's %d samples"):format(n), a.n_fft)
+   end
    local hop, size = a.hop_length or a.n_fft // 4, a.win_length or a.n_fft
    local window = a.window or torch.hann_window(size, {device = x.device, dtype = x.dtype})
    local rate = 2.0 ^ (-a.n_steps / a.bins_per_octave)

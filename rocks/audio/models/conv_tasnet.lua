@@ -83,6 +83,9 @@ function M.ConvTasNet:__init(...)
    if a.msk_activate ~= "sigmoid" and a.msk_activate ~= "relu" then
       args.refuse(title, "msk_activate", '"sigmoid" or "relu"', a.msk_activate)
    end
+   if a.msk_kernel_size ~= 3 then -- with another size, convolutions would change the length
+      args.refuse(title, "msk_kernel_size", "3", a.msk_kernel_size)
+   end
    if a.enc_kernel_size < 2 then
       args.refuse(title, "enc_kernel_size", "at least 2", a.enc_kernel_size)
    end

@@ -202,7 +202,7 @@ function Emformer:__init(...)
    for _, name in ipairs {"left_context_length", "right_context_length", "max_memory_size"} do
       checks.at_least(prefix, name, a[name], 0)
    end
-   if a.input_dim % a.num_heads ~= 0 then
+   if a.num_heads < 1 or a.input_dim % a.num_heads ~= 0 then
       args.refuse(prefix, "num_heads", ("a divisor of input_dim, %d"):format(a.input_dim),
          a.num_heads)
    end

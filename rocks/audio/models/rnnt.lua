@@ -236,9 +236,10 @@ local take = args.signature [[audio.models.emformer_rnnt_model(input_dim: count,
    lstm_layer_norm: boolean = false, lstm_layer_norm_epsilon: number = 1e-5,
    lstm_dropout: number = 0)]]
 
---- Returns a recurrent transducer whose transcriber is an Emformer. The lengths of segments and
---- contexts are counted in frames of the input; the model joins each time_reduction_stride of these
---- frames into one.
+--- Returns a recurrent transducer whose transcriber is an Emformer. The model joins each
+--- time_reduction_stride frames of the input into one frame. segment_length and
+--- right_context_length are counted in frames of the input, transformer_left_context_length in
+--- joined frames.
 ---@param options {input_dim: integer, encoding_dim: integer, num_symbols: integer,
 --- segment_length: integer, right_context_length: integer, time_reduction_input_dim: integer,
 --- time_reduction_stride: integer, transformer_num_heads: integer, transformer_ffn_dim: integer,

@@ -111,9 +111,9 @@ local function next_scores(self, encoding, hypotheses)
    return (joined:select(3, 1):select(2, 1) / self.temperature):log_softmax(-1):cpu()
 end
 
--- Appends a blank to all hypotheses in `open`, which ends their time step, and adds them to
--- `closed`. Hypotheses with the same tokens are merged. Returns `closed` with the worst hypothesis
--- first.
+-- Ends the time step of all hypotheses in `open`: adds the score of a blank to their scores, and
+-- adds them to `closed`. The blank does not become one of their tokens. Hypotheses with the same
+-- tokens are merged. Returns `closed` with the worst hypothesis first.
 local function close(open, closed, scores, known)
    local blanks = scores:select(2, -1):tolist()
    for i, item in ipairs(open) do

@@ -282,6 +282,23 @@ function M.wav2vec2_model(...)
          a.encoder_embed_dim), a.encoder_num_heads)
    end
    local shapes = a.extractor_conv_layer_config or usual
+   if getmetatable(shapes) or #shapes == 0 then
+      args.refuse(title, "extractor_conv_layer_config", "a list of {channels, kernel, stride}",
+         shapes)
+   end
+   for i, shape in ipairs(shapes) do
+      local fits = type(shape) == "table" and #shape == 3
+      for k = 1, fits and 3 or 0 do
+         fits = fits and math.type(shape[k]) == "integer" and shape[k] >= 1
+      end
+      if not fits then
+         args.refuse(title, ("extractor_conv_layer_config[%d]"):format(i),
+            "{channels, kernel, stride}, three integers of at least 1", shape)
+      end
+   end
+   if not (a.encoder_layer_drop >= 0 and a.encoder_layer_drop <= 1) then
+      args.refuse(title, "encoder_layer_drop", "a probability from 0 to 1", a.encoder_layer_drop)
+   end
    return M.Wav2Vec2Model(Extractor(a.extractor_mode, shapes, a.extractor_conv_bias),
       Encoder(a, shapes[#shapes][1]),
       a.aux_num_out and nn.Linear(a.encoder_embed_dim, a.aux_num_out) or nil)

@@ -149,34 +149,63 @@ function M.Whisper:__init(...)
    self.proj_out.weight = self.model.decoder.embed_tokens.weight
 end
 
-local function check(name, self, features)
+-- Checks the arguments of a call of the method `name`. `tokens` has one row of tokens for each
+-- example.
+local function check(name, self, features, tokens)
    local c = self.config
    if not torch.is_tensor(features) or features:dim() ~= 3 or features:size(2) ~= c.num_mel_bins
       or features:size(3) ~= 2 * c.max_source_positions then
       args.refuse("audio.models.Whisper" .. name, "features", ("a tensor of shape (batch, %d, %d)")
          :format(c.num_mel_bins, 2 * c.max_source_positions), features)
    end
+   if not torch.is_tensor(tokens) or tokens:dim() ~= 2 or tokens:is_floating_point()
+      or tokens:size(1) ~= features:size(1) or tokens:size(2) < 1
+      or tokens:size(2) > c.max_target_positions then
+      args.refuse("audio.models.Whisper" .. name, "tokens", ("integers of shape (%d, 1 to %d)")
+         :format(features:size(1), c.max_target_positions), tokens)
+   end
+   local least, most = torch.aminmax(tokens)
+   for _, token in ipairs {least:item(), most:item()} do
+      if token < 1 or token > c.vocab_size then
+         args.refuse("audio.models.Whisper" .. name, "tokens", ("tokens from 1 to %d"):format(
+            c.vocab_size), token)
+      end
+   end
 end
 
 function M.Whisper:forward(features, tokens)
-   check("", self, features)
+   check("", self, features, tokens)
    return self.proj_out(self.model.decoder(tokens, self.model.encoder(features)))
 end
 
---- Continues `tokens` with the most probable token at each step, up to `eos` or to max_new_tokens.
+local take_generate = args.signature [[audio.models.Whisper.generate(features: tensor,
+   tokens: names, eos: integer, max_new_tokens: count?)]]
+
+--- Continues `tokens` with the most probable token at each step. It ends after the token `eos`,
+--- after max_new_tokens new tokens, or when the list has max_target_positions tokens.
 ---@param features Tensor  (1, num_mel_bins, frames)
 ---@param tokens integer[]  the first tokens, such as start, language and task
 ---@param eos integer  the token of the end
 ---@param max_new_tokens? integer  the largest number of further tokens
 ---@return integer[] tokens  `tokens` followed by the new tokens
-function M.Whisper:generate(features, tokens, eos, max_new_tokens)
-   check(":generate", self, features)
+function M.Whisper:generate(...)
+   local title <const> = "audio.models.Whisper.generate"
+   local a = take_generate(...)
+   local features, eos, max_new_tokens = a.features, a.eos, a.max_new_tokens
    local most = self.config.max_target_positions
-   local list = table.move(tokens, 1, #tokens, 1, {})
-   if #list < 1 or #list > most then
-      args.refuse("audio.models.Whisper:generate", "tokens", ("1 to %d tokens"):format(most),
-         tokens)
+   local list = table.move(a.tokens, 1, #a.tokens, 1, {})
+   for i, token in ipairs(list) do
+      if math.type(token) ~= "integer" then
+         args.refuse(title, ("tokens[%d]"):format(i), "an integer", token)
+      end
    end
+   if #list < 1 or #list > most then
+      args.refuse(title, "tokens", ("1 to %d tokens"):format(most), a.tokens)
+   end
+   if features:size(1) ~= 1 then
+      args.refuse(title, "features", "the features of one waveform", features)
+   end
+   check(".generate", self, features, torch.tensor({list}, {dtype = "int64"}))
    return torch.no_grad(function()
       local states = self.model.encoder(features)
       local caches = {length = 0}

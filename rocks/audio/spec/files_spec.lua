@@ -221,5 +221,6 @@ describe("audio.save", function()
       assert.raises("audio.save: src: expected samples that are numbers, got \"NaN\"",
          function() audio.save("/tmp/x.wav", x / 0 * 0, 8000) end)
       assert.raises("audio.save: /none/x.wav: ", function() audio.save("/none/x.wav", x, 8000) end)
+      assert.raises("audio.load: /tmp: Is a directory", function() audio.load "/tmp" end)
    end)
 end)

@@ -236,6 +236,32 @@ describe("an invalid argument", function()
       end,
       ["transforms.Fade: waveform: expected at least 2000 samples"] = function() T.Fade(2000)(x) end,
       ["transforms.Vol: gain: expected at least 0, got -1"] = function() T.Vol(-1) end,
+      ["transforms.Vol: waveform: expected a tensor of shape (..., time), got \"a\""] = function() T.Vol(1)("a") end,
+      ["transforms.MelScale: specgram: expected 201 frequencies, (..., 201, time), got nil"] = function()
+         T.MelScale()()
+      end,
+      ["transforms.InverseMelScale: melspec: expected 128 mel bands, (..., 128, time), got nil"] = function()
+         T.InverseMelScale(201)()
+      end,
+      ["transforms.SpecAugment: specgram: expected a tensor of shape (..., freq, time), got 3"] = function()
+         T.SpecAugment(1, 2, 1, 2)(3)
+      end,
+      ["transforms.Resample: waveform: expected a tensor of shape (..., time), got nil"] = function()
+         T.Resample(2, 1)()
+      end,
+      ["transforms.PitchShift: waveform: expected a tensor of shape (..., time), got \"a\""] = function()
+         T.PitchShift(8000, 2)("a")
+      end,
+      ["transforms.Speed: lengths: expected a tensor, got \"a\""] = function() T.Speed(8000, 2)(x, "a") end,
+      ["transforms.MVDR: specgram: expected a complex tensor of shape (..., channel, freq, time), got nil"] = function()
+         T.MVDR()()
+      end,
+      ["transforms.MVDR: mask_s: expected a tensor of shape (..., freq, time), got nil"] = function()
+         T.MVDR()(torch.zeros(2, 3, 4, {dtype = "complex64"}))
+      end,
+      ["functional.pitch_shift: n_fft: expected less than twice the waveform's 100 samples, got 512"] = function()
+         f.pitch_shift(torch.zeros(100), 8000, 2)
+      end,
    }
    for message, fn in pairs(cases) do
       it("is refused: " .. message, function()

@@ -89,6 +89,17 @@ describe("audio.models", function()
          function() conformer(torch.randn(2, 0, 8), torch.tensor {0, 0}) end)
       assert.raises('audio.models.Wav2Letter: input_type: expected "waveform", "power_spectrum" or "mfcc", got "mp3"',
          function() models.Wav2Letter(40, "mp3") end)
+      assert.raises("audio.models.ConvTasNet: msk_kernel_size: expected 3, got 5",
+         function() models.ConvTasNet {msk_kernel_size = 5} end)
+      assert.raises("audio.models.Emformer: num_heads: expected a divisor of input_dim, 8, got 0",
+         function() models.Emformer(8, 0, 8, 1, 4) end)
+      assert.raises("audio.models.wav2vec2_model: extractor_conv_layer_config: expected a list of",
+         function() models.wav2vec2_model {extractor_conv_layer_config = {}} end)
+      assert.raises("audio.models.wav2vec2_model: extractor_conv_layer_config[2]: expected {channels, kernel, stride}, "
+         .. "three integers of at least 1, got 2",
+         function() models.wav2vec2_model {extractor_conv_layer_config = {{8, 4, 2}, 2}} end)
+      assert.raises("audio.models.wav2vec2_model: encoder_layer_drop: expected a probability from 0 to 1, got 5",
+         function() models.wav2vec2_model {encoder_layer_drop = 5} end)
    end)
 end)
 
@@ -123,5 +134,21 @@ describe("audio.models.Whisper", function()
          "got 44100", function() models.whisper_features(torch.zeros(1, 10), 44100) end)
       assert.raises("audio.models.Whisper: encoder_attention_heads: expected a divisor of d_model, 384, got 5",
          function() models.Whisper {encoder_attention_heads = 5} end)
+      local one = features:narrow(1, 1, 1)
+      for message, arguments in pairs {
+         ["tokens: expected tokens from 1 to 30, got 31"] = {one, {2, 31}, 3},
+         ["tokens[2]: expected an integer, got \"x\""] = {one, {2, "x"}, 3},
+         ["tokens is missing"] = {one},
+         ["eos is missing"] = {one, {2}},
+         ["max_new_tokens: expected an integer of at least 0, got -1"] = {one, {2}, 3, -1},
+         ["features: expected the features of one waveform"] = {torch.cat {one, one}, {2}, 3},
+      } do
+         assert.raises("audio.models.Whisper.generate: " .. message,
+            function() model:generate(table.unpack(arguments)) end)
+      end
+      assert.raises("audio.models.Whisper: tokens: expected integers of shape (1, 1 to 16), got nil",
+         function() model(one) end)
+      assert.raises("audio.models.Whisper: tokens: expected integers of shape (1, 1 to 16), got an int64 tensor",
+         function() model(one, torch.ones(1, 17, {dtype = "int64"})) end)
    end)
 end)

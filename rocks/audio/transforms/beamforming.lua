@@ -101,6 +101,11 @@ M.MVDR = define("MVDR", [[ref_channel: integer = 1, solution: string = 'ref_chan
       if self.ref_channel > specgram:size(-3) then
          args.refuse(title, "specgram", ("at least %d channels"):format(self.ref_channel), specgram)
       end
+      for name, mask in pairs {mask_s = mask_s or false, mask_n = mask_n or mask_s} do
+         if not torch.is_tensor(mask) then
+            args.refuse(title, name, "a tensor of shape (..., freq, time)", mask or nil)
+         end
+      end
       mask_n = mask_n or 1 - mask_s
       local x = specgram:to "complex128"
       local psd_s, psd_n = self.psd(x, mask_s:double()), self.psd(x, mask_n:double())

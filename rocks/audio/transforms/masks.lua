@@ -68,6 +68,7 @@ M.SpecAugment = define("SpecAugment", [[n_time_masks: integer, time_mask_param: 
    n_freq_masks: integer, freq_mask_param: integer, iid_masks: boolean = true, p: number = 1,
    zero_masking: boolean = false]],
    function(self, specgram)
+      checks.real("audio.transforms.SpecAugment", "specgram", specgram, 2, "(..., freq, time)")
       local value = self.zero_masking and 0 or specgram:mean()
       local settings = {iid_masks = self.iid_masks and specgram:dim() > 2, p = self.p}
       for _ = 1, self.n_time_masks do

@@ -130,7 +130,8 @@ end
 M.MelScale = define("MelScale", bands .. [[n_stft: integer = 201, norm: string?,
    mel_scale: string = 'htk']],
    function(self, specgram)
-      if specgram:dim() < 2 or specgram:size(-2) ~= self.fb:size(1) then
+      if not torch.is_tensor(specgram) or specgram:dim() < 2
+            or specgram:size(-2) ~= self.fb:size(1) then
          args.refuse("audio.transforms.MelScale", "specgram", ("%d frequencies, (..., %d, time)")
             :format(self.fb:size(1), self.fb:size(1)), specgram)
       end
@@ -148,7 +149,8 @@ M.MelScale = define("MelScale", bands .. [[n_stft: integer = 201, norm: string?,
 M.InverseMelScale = define("InverseMelScale", "n_stft: integer, " .. bands .. [[norm: string?,
    mel_scale: string = 'htk', driver: string = 'gels']],
    function(self, melspec)
-      if melspec:dim() < 2 or melspec:size(-2) ~= self.n_mels then
+      if not torch.is_tensor(melspec) or melspec:dim() < 2
+            or melspec:size(-2) ~= self.n_mels then
          args.refuse("audio.transforms.InverseMelScale", "melspec",
             ("%d mel bands, (..., %d, time)"):format(self.n_mels, self.n_mels), melspec)
       end

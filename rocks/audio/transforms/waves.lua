@@ -63,6 +63,7 @@ M.PitchShift = define("PitchShift", [[sample_rate: integer, n_steps: integer,
    bins_per_octave: integer = 12, n_fft: integer = 512, win_length: integer?,
    hop_length: integer?, window_fn: callable?, wkwargs: table?]],
    function(self, waveform)
+      checks.waveform("audio.transforms.PitchShift", waveform)
       return functional.pitch_shift(waveform, self.sample_rate, self.n_steps,
          self.bins_per_octave, self.n_fft, self.win_length, self.hop_length,
          self.window:to(waveform.dtype))
@@ -87,6 +88,10 @@ M.PitchShift = define("PitchShift", [[sample_rate: integer, n_steps: integer,
 ---@overload fun(orig_freq: integer, factor: number): nn.Module
 M.Speed = define("Speed", "orig_freq: integer, factor: number",
    function(self, waveform, lengths)
+      checks.waveform("audio.transforms.Speed", waveform)
+      if lengths ~= nil and not torch.is_tensor(lengths) then
+         args.refuse("audio.transforms.Speed", "lengths", "a tensor", lengths)
+      end
       return self.resampler(waveform), resampling.speed_lengths(lengths, self.source, self.target)
    end, function(self, a, title)
       self.source, self.target = resampling.speed_rates(title, a.orig_freq, a.factor)
@@ -164,6 +169,7 @@ local gains <const> = {amplitude = true, power = true, db = true}
 ---@overload fun(gain: number, gain_type?: string): nn.Module
 M.Vol = define("Vol", "gain: number, gain_type: string = 'amplitude'",
    function(self, waveform)
+      checks.real("audio.transforms.Vol", "waveform", waveform, 0, "(..., time)")
       if self.gain_type == "db" then
          waveform = functional.gain(waveform, self.gain)
       elseif self.gain_type == "power" then

@@ -157,7 +157,8 @@ function Batch.from_data_list(...)
    end
    local first = list[1]
    if type(first) == "table" and first._hetero_batch then return first._hetero_batch(a) end
-   for _, graph in ipairs(list) do
+   for i = 1, #list do
+      local graph = list[i]
       if type(graph) ~= "table" or not getmetatable(graph) or not graph._is_graph then
          refuse("data_list", "a list of graphs.data.Data", graph)
       end

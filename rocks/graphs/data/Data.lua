@@ -229,8 +229,17 @@ end
 ---@param attributes table<string, any>
 ---@return graphs.data.Data
 function Data:update(attributes)
+   if type(attributes) ~= "table" or getmetatable(attributes) then
+      args.refuse(torch.type(self) .. ":update", "attributes", "a table of attributes by name",
+         attributes)
+   end
    local names = {}
-   for name in pairs(attributes) do names[#names + 1] = name end
+   for name in pairs(attributes) do
+      if type(name) ~= "string" then
+         args.refuse(torch.type(self) .. ":update", "attributes", "strings as names", name)
+      end
+      names[#names + 1] = name
+   end
    table.sort(names)
    for _, name in ipairs(names) do self[name] = attributes[name] end
    return self
@@ -313,6 +322,9 @@ Data._map = map
 ---@param fn fun(tensor: Tensor): Tensor
 ---@return graphs.data.Data
 function Data:apply(fn)
+   if not args.is_callable(fn) then
+      args.refuse(torch.type(self) .. ":apply", "fn", "a function", fn)
+   end
    for _, name in ipairs(self:keys()) do self._store[name] = map(self._store[name], fn) end
    return self
 end
@@ -481,7 +493,7 @@ function Data:edge_subgraph(subset)
    local title = torch.type(self) .. ":edge_subgraph"
    local edge_index = edges_of(self, "edge_subgraph")
    local _, index = subgraphs.node_mask(title, "subset", subset, edge_index:size(2),
-      edge_index.device)
+      edge_index.device, "edges")
    for name, value in self:items() do
       if self:is_edge_attr(name) then
          copy._store[name] = value:index_select(self:__cat_dim__(name, value) or 1, index)

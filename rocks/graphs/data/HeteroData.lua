@@ -33,7 +33,9 @@ local join <const> = "__"
 -- "author__writes__paper".
 local function name_of(key)
    if type(key) == "string" then return key end
-   if type(key) ~= "table" or #key < 2 or #key > 3 then
+   local fits = type(key) == "table" and (#key == 2 or #key == 3)
+   for i = 1, fits and #key or 0 do fits = fits and type(key[i]) == "string" end
+   if not fits then
       args.refuse("graphs.data.HeteroData", "key",
          "the name of a node type, or a list of source, relation and target", key)
    end

@@ -54,13 +54,14 @@ end
 
 -- MLP ---------------------------------------------------------------------------------------------
 
-local take_mlp = args.signature [[graphs.nn.MLP(channel_list: integers, in_channels: count?,
+local take_mlp = args.signature [[graphs.nn.MLP(channel_list: integers?, in_channels: count?,
    hidden_channels: count?, out_channels: count?, num_layers: layers?, dropout: number = 0,
    act: any = 'relu', act_first: boolean = false, norm: any = 'batch_norm',
    plain_last: boolean = true, bias: boolean = true)]]
 
 --- A multilayer perceptron. Normalisation, activation and dropout follow each affine map except the
---- last. `channel_list` has the widths from the input to the output.
+--- last. `channel_list` has the widths from the input to the output. The options in_channels,
+--- hidden_channels, out_channels and num_layers can replace this list.
 ---
 ---     local mlp = torch.graphs.nn.MLP({4, 8, 3}, {norm = false})
 ---     print(mlp(torch.ones(2, 4)).shape)
@@ -68,24 +69,31 @@ local take_mlp = args.signature [[graphs.nn.MLP(channel_list: integers, in_chann
 ---@class graphs.nn.MLP: nn.Module
 ---@field lins nn.ModuleList  the affine maps
 ---@field norms nn.ModuleList  the normalisations
----@overload fun(channel_list: integer[], options?: table): graphs.nn.MLP
+---@overload fun(channel_list?: integer[], options?: table): graphs.nn.MLP
 local MLP = class.class("graphs.nn.MLP", nn.Module)
 M.MLP = MLP
 
----@param channel_list integer[]
+---@param channel_list? integer[]|integer  the widths; an integer is in_channels
 ---@param options? {in_channels: integer, hidden_channels: integer, out_channels: integer,
 --- num_layers: integer, dropout: number, act: string|function|false, act_first: boolean, norm:
 --- string|function|false, plain_last: boolean, bias: boolean}  in_channels, hidden_channels,
---- out_channels and num_layers: the widths, instead of channel_list; plain_last: whether nothing
---- follows the last map
+--- out_channels and num_layers (the number of maps): the widths, instead of channel_list;
+--- plain_last: whether nothing follows the last map
 function MLP:__init(...)
    nn.Module.__init(self)
    local title <const> = "graphs.nn.MLP"
    local a = take_mlp(...)
    local list = a.channel_list
-   if type(list) == "number" then
-      list = {a.in_channels or list}
-      for _ = 1, (a.num_layers or 2) - 1 do list[#list + 1] = a.hidden_channels end
+   if type(list) ~= "table" then
+      a.in_channels = a.in_channels or list
+      for _, name in ipairs {"num_layers", "in_channels", "out_channels", "hidden_channels"} do
+         local is_needed = name ~= "hidden_channels" or a.num_layers > 1
+         if is_needed and not (a[name] and a[name] >= 1) then
+            args.refuse(title, name, "an integer of at least 1, in place of channel_list", a[name])
+         end
+      end
+      list = {a.in_channels}
+      for _ = 1, a.num_layers - 1 do list[#list + 1] = a.hidden_channels end
       list[#list + 1] = a.out_channels
    end
    if #list < 2 then args.refuse(title, "channel_list", "at least two widths", list) end

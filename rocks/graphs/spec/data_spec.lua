@@ -190,6 +190,44 @@ describe("torch.graphs.data.Batch", function()
          function() Batch.from_data_list {triangle(), wide} end)
       assert.raises("graphs.data.Batch:get_example: i: expected a graph from 1 to 1, got 2",
          function() Batch.from_data_list({triangle()}):get_example(2) end)
+      assert.raises("graphs.data.Batch.from_data_list: data_list: expected a list of graphs.data.Data, got nil",
+         function() Batch.from_data_list {triangle(), nil, triangle()} end)
+   end)
+
+   it("name wrong arguments of their methods", function()
+      local data = triangle()
+      local edges = data.num_edges
+      for message, fn in pairs {
+         ["graphs.data.Data:subgraph: subset[2]: expected an integer, got 1.5"] = function() data:subgraph {1, 1.5} end,
+         [("edge_subgraph: subset: expected positions from 1 to %d, the number of edges, got 99"):format(edges)] =
+            function() data:edge_subgraph {99} end,
+         ["graphs.data.Data:edge_subgraph: subset: expected a list of edges, an int64 tensor, or a mask, got nil"] =
+            function() data:edge_subgraph() end,
+         ["graphs.data.Data:update: attributes: expected a table of attributes by name, got 3"] =
+            function() data:update(3) end,
+         ["graphs.data.Data:update: attributes: expected strings as names, got 1"] = function() data:update {4} end,
+         ["graphs.data.Data:apply: fn: expected a function, got nil"] = function() data:apply() end,
+         ["graphs.data.HeteroData: key: expected the name of a node type, or a list"] = function()
+            local _ = graphs.data.HeteroData()[{"a", 1, "b"}]
+         end,
+         ["graphs.transforms.RandomNodeSplit: data: expected a graph, got 3"] = function()
+            graphs.transforms.RandomNodeSplit()(3)
+         end,
+         ["graphs.transforms.RandomNodeSplit: num_val: expected a number of at least 0, got inf"] = function()
+            graphs.transforms.RandomNodeSplit {num_val = math.huge}(data)
+         end,
+         ["graphs.transforms.RandomLinkSplit: data: expected a graph with edge_index, got nil"] = function()
+            graphs.transforms.RandomLinkSplit()()
+         end,
+         ["graphs.transforms.RandomLinkSplit: neg_sampling_ratio: expected a number of at least 0, got -1"] = function()
+            graphs.transforms.RandomLinkSplit {neg_sampling_ratio = -1}
+         end,
+         ["graphs.utils.negative_sampling: num_neg_samples: expected a number of at least 0, got inf"] = function()
+            graphs.utils.negative_sampling(data.edge_index, {num_neg_samples = math.huge})
+         end,
+      } do
+         assert.raises(message, fn)
+      end
    end)
 end)
 

@@ -107,6 +107,45 @@ describe("torch.graphs.datasets", function()
          assert.same({false, true, false}, data.val_mask:tolist())
          file("raw/edge", "0,3\n")
          assert.raises("expected nodes from 0 to 2, got 3", function() D.OGBNodePropPredDataset(folder, "ogbn-t") end)
+         local function fails(message, name, text, right)
+            file(name, text)
+            assert.raises(message, function() D.OGBNodePropPredDataset(folder, "ogbn-t", {split = "time"}) end)
+            file(name, right)
+         end
+         fails("raw/edge.csv: expected two numbers in each line", "raw/edge", "0\n1\n", "0,1\n1,2\n")
+         fails("raw/edge.csv:1: expected integers, got \"0.5\"", "raw/edge", "0.5,1\n", "0,1\n1,2\n")
+         fails("raw/node-label.csv: expected 3 lines, one for each node, got 1", "raw/node-label", "0\n", "0\n1\n1\n")
+         fails("raw/node-feat.csv: expected 3 lines, one for each node, got 1", "raw/node-feat", "1,2\n",
+            "0.5,1\n1,1\n2,1\n")
+         fails("split/time/train.csv: expected nodes from 0 to 2", "split/time/train", "3\n", "0\n")
+      end)
+   end)
+
+   it("names the file of TU Dortmund's format that does not fit the others", function()
+      shell.with_folder(function(folder)
+         shell.ok(("mkdir -p %s/T"):format(folder))
+         local right <const> = {A = "1, 2\n2, 1\n3, 4\n", graph_indicator = "1\n1\n2\n2\n", graph_labels = "1\n-1\n"}
+         local function read(changes)
+            for _, name in ipairs {"A", "graph_indicator", "graph_labels", "node_labels", "edge_labels"} do
+               local path, text = ("%s/T/T_%s.txt"):format(folder, name), changes[name] or right[name]
+               if text then write(path, text) else os.remove(path) end
+            end
+            return D.TUDataset(folder, "T")
+         end
+         assert.equal(2, #read {})
+         for message, changes in pairs {
+            ["A.txt:1: expected an edge between nodes of the same graph"] = {A = "1, 3\n2, 1\n"},
+            ["A.txt:1: expected integers, got \"1.5\""] = {A = "1.5, 2\n"},
+            ["graph_indicator.txt: expected one number of a graph, from 1, in each line"] =
+               {graph_indicator = "0\n1\n2\n2\n"},
+            ["graph_indicator.txt: expected ascending numbers of graphs"] = {A = "1, 3\n",
+               graph_indicator = "1\n2\n1\n2\n"},
+            ["graph_labels.txt: expected 2 lines, one for each graph, got 1"] = {graph_labels = "1\n"},
+            ["node_labels.txt: expected 4 lines, one for each node, got 1"] = {node_labels = "1\n"},
+            ["edge_labels.txt: expected 3 lines, one for each edge, got 2"] = {edge_labels = "1\n2\n"},
+         } do
+            assert.raises(message, function() read(changes) end)
+         end
       end)
    end)
 end)

@@ -229,6 +229,15 @@ describe("layers of torch.graphs.nn", function()
       assert.is_false(conv.nn[1].weight:equal(before))
    end)
 
+   it("take the widths of an MLP as a list or as options", function()
+      local mlp = N.MLP {in_channels = 4, hidden_channels = 8, out_channels = 2, num_layers = 3}
+      assert.same({4, 8, 8, 2}, mlp.channel_list)
+      assert.same({4, 2}, N.MLP(4, {out_channels = 2, num_layers = 1}).channel_list)
+      assert.raises("MLP: hidden_channels: expected an integer of at least 1, in place of channel_list, got nil",
+         function() N.MLP {in_channels = 4, out_channels = 2, num_layers = 2} end)
+      assert.raises("graphs.nn.MLP: num_layers: expected an integer of at least 1", function() N.MLP() end)
+   end)
+
    it("pool graphs whose batch vector is not sorted", function()
       local x, batch = torch.tensor {{1.0}, {2.0}, {4.0}}, torch.tensor {3, 1, 3}
       assert.same({2, 0, 5}, N.global_add_pool(x, batch):view(-1):tolist())

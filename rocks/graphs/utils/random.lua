@@ -117,7 +117,9 @@ function M.negative_sampling(...)
       pairs_of = a.force_undirected and undirected_pairs(n) or all_pairs(n)
    end
    local count = a.num_neg_samples or edge_index:size(2)
-   if count < 0 then args.refuse(title, "num_neg_samples", "at least 0", count) end
+   if not (count >= 0 and count < math.huge) then
+      args.refuse(title, "num_neg_samples", "a number of at least 0", count)
+   end
    if math.type(count) == "float" then count = math.floor(count * edge_index:size(2)) end
    if a.force_undirected and type(a.num_nodes) ~= "table" then count = count // 2 end
    local population = pairs_of.population
@@ -285,8 +287,9 @@ end
 local take_barabasi = args.signature [[graphs.utils.barabasi_albert_graph(num_nodes: count,
    num_edges: count)]]
 
---- Returns the edges of a random graph that grows node by node. Each new node is connected to
---- `num_edges` older nodes, which are chosen with probabilities in proportion to their degrees.
+--- Returns the edges of a random graph that grows node by node. Each new node is connected to at
+--- most `num_edges` older nodes. They are drawn `num_edges` times with probabilities in proportion
+--- to their degrees, and a node that is drawn twice counts once.
 ---
 ---     print(torch.graphs.utils.barabasi_albert_graph(10, 2):size(2) > 0)
 ---     --> true

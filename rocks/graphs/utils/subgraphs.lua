@@ -41,24 +41,30 @@ function M.index_to_mask(...)
    return a.index:numel() > 0 and mask:index_fill_(1, a.index, true) or mask
 end
 
--- Returns a mask of nodes. `subset` is a mask itself, or an index or a list with the numbers of
--- nodes.
-local function node_mask(title, name, subset, n, device)
+-- Returns a mask of nodes, and their numbers. `subset` is a mask itself, or an index or a list with
+-- the numbers of nodes. `what` names the things that are selected, "nodes" by default.
+local function node_mask(title, name, subset, n, device, what)
+   what = what or "nodes"
    if type(subset) == "number" then subset = {subset} end
-   if type(subset) == "table" then
+   if type(subset) == "table" and not getmetatable(subset) then
+      for i = 1, #subset do
+         if math.type(subset[i]) ~= "integer" then
+            args.refuse(title, ("%s[%d]"):format(name, i), "an integer", subset[i])
+         end
+      end
       subset = torch.tensor(subset, {dtype = "int64", device = device})
    end
    if not torch.is_tensor(subset) or subset:dim() ~= 1
          or subset.dtype ~= "bool" and subset.dtype ~= "int64" then
-      args.refuse(title, name, "a list of nodes, an int64 tensor, or a mask", subset)
+      args.refuse(title, name, ("a list of %s, an int64 tensor, or a mask"):format(what), subset)
    end
    if subset.dtype == "bool" then
       if subset:numel() ~= n then
-         args.refuse(title, name, ("a mask of %d nodes"):format(n), subset)
+         args.refuse(title, name, ("a mask of %d %s"):format(n, what), subset)
       end
       return subset, subset:nonzero():view(-1)
    end
-   checks.range(title, name, subset, n)
+   checks.range(title, name, subset, n, what)
    local mask = torch.zeros(n, {dtype = "bool", device = device})
    if subset:numel() > 0 then mask:index_fill_(1, subset, true) end
    return mask, subset

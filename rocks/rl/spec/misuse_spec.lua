@@ -176,3 +176,50 @@ describe("an option out of its range", function()
          2, 1)
    end)
 end)
+
+describe("a wrong argument of a method", function()
+   it("of VectorEnv.step changes no environment", function()
+      local envs = rl.make_vec("CartPole-v1", 2)
+      envs:reset {seed = 1}
+      local before = {table.unpack(envs.envs[1].unwrapped.state)}
+      refuses("rl.VectorEnv.step: actions[2]: expected an integer from 1 to 2, got 5", envs.step, envs,
+         torch.tensor {1, 5})
+      assert.same(before, envs.envs[1].unwrapped.state)
+      local pendulums = rl.make_vec("Pendulum-v1", 2)
+      pendulums:reset()
+      refuses("rl.VectorEnv.step: actions[2]: expected a list of 1 numbers", pendulums.step, pendulums,
+         torch.tensor {{0.5}, {0 / 0}})
+      refuses("rl.VectorEnv.reset: seed: expected an integer, got \"a\"", envs.reset, envs, {seed = "a"})
+      refuses("rl.VectorEnv: envs: expected a list of environments, got nil", rl.VectorEnv,
+         {envs.envs[1], nil, envs.envs[2]})
+   end)
+
+   it("of ReplayBuffer.update_priorities is named", function()
+      local buffer = rl.ReplayBuffer(10, 1, 1, {prioritized = true})
+      buffer:add(torch.ones(3, 1), torch.ones(3, 1), torch.ones(3), torch.ones(3, 1), torch.zeros(3))
+      local title <const> = "rl.ReplayBuffer.update_priorities: "
+      refuses(title .. "indices: expected an int64 tensor of one dimension, got nil", buffer.update_priorities, buffer)
+      refuses(title .. "indices: expected positions from 1 to 3, the number of transitions, got 4",
+         buffer.update_priorities, buffer, torch.tensor {1, 4}, torch.ones(2))
+      refuses(title .. "priorities: expected floating-point numbers of shape (2)", buffer.update_priorities, buffer,
+         torch.tensor {1, 2}, torch.ones(1))
+   end)
+
+   it("of predict is named if an observation has NaN", function()
+      local agent = rl.A2C(rl.make "CartPole-v1", {seed = 1})
+      refuses("rl.A2C.predict: observation: expected 4 numbers of one environment", agent.predict, agent,
+         {0, 0, 0, 0 / 0})
+   end)
+
+   it("of load, a file of networks of other sizes, changes nothing", function()
+      local path = os.tmpname()
+      rl.A2C(rl.make "CartPole-v1", {seed = 1, hidden = {8}}):save(path)
+      local agent = rl.A2C(rl.make "CartPole-v1", {seed = 2, hidden = {9}})
+      local before = agent.actor[1].weight:clone()
+      refuses("expected a tensor of shape (", agent.load, agent, path)
+      assert.is_true(torch.equal(before, agent.actor[1].weight))
+      local same = rl.A2C(rl.make "CartPole-v1", {seed = 3, hidden = {8}})
+      assert.equal(same, same:load(path))
+      os.remove(path)
+   end)
+end)
