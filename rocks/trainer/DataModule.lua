@@ -4,7 +4,9 @@ local class = require "tlua.class"
 
 --- The base class of objects that prepare data and create its loaders. A derived class may define
 --- prepare_data (called on the first rank of a machine), setup(stage), train_dataloader,
---- val_dataloader, test_dataloader, predict_dataloader and teardown.
+--- val_dataloader, test_dataloader, predict_dataloader, teardown(stage), on_exception(message),
+--- state_dict, load_state_dict(state), and the hooks that move batches, such as
+--- transfer_batch_to_device.
 ---
 ---     local Digits = torch.class("Digits", torch.trainer.DataModule)
 ---     function Digits:train_dataloader()

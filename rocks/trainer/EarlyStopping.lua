@@ -21,7 +21,8 @@ local signature = args.signature [[trainer.EarlyStopping(monitor: string, min_de
 ---@class trainer.EarlyStopping: trainer.Callback
 ---@field best_score number  the best value so far
 ---@field wait_count integer  the number of checks since the best value
----@field stopped_epoch integer  the number of finished epochs when it ended the training, else 0
+---@field stopped_epoch integer  the number of finished epochs when this callback ended the
+--- training; 0 if it has not ended the training
 ---@overload fun(monitor: string, options?: table): trainer.EarlyStopping
 local EarlyStopping = class.class(NAME, Callback)
 
@@ -30,12 +31,13 @@ EarlyStopping.is_monitor = true
 ---@param monitor string  the name of the logged value
 ---@param options? {min_delta: number, patience: integer, verbose: boolean, mode: string,
 --- strict: boolean, check_finite: boolean, stopping_threshold: number, divergence_threshold:
---- number, check_on_train_epoch_end: boolean}  min_delta: the least change that counts as better.
---- mode: "min" or "max". strict: whether a value that was not logged is an error. check_finite:
---- whether NaN and infinity end the training. stopping_threshold: a better value than this one
---- ends the training as good enough, divergence_threshold: a worse value than this one ends the
---- training as hopeless. check_on_train_epoch_end: whether the check is at the end of a training
---- epoch instead of after the validation; nil: true if there are no validation data
+--- number, check_on_train_epoch_end: boolean}  min_delta: a value is better if it improves the best
+--- one by more than this. mode: "min" or "max". strict: whether a value that was not logged is an
+--- error; otherwise a notice is printed. check_finite: whether NaN and infinity end the training.
+--- stopping_threshold: a better value than this one ends the training as good enough;
+--- divergence_threshold: a worse value than this one ends the training as hopeless.
+--- check_on_train_epoch_end: whether the check is at the end of a training epoch instead of after
+--- the validation; nil: true if there are no validation data
 function EarlyStopping:__init(...)
    local a = signature(...)
    if a.mode ~= "min" and a.mode ~= "max" then args.refuse(NAME, "mode", "min or max", a.mode) end

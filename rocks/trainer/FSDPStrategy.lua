@@ -53,11 +53,11 @@ end
 ---@param options? {auto_wrap_policy: any, state_dict_type: string, reshard_after_forward: boolean,
 --- mp_policy: distributed.fsdp.MixedPrecisionPolicy, offload_policy:
 --- distributed.fsdp.CPUOffloadPolicy, mesh: distributed.DeviceMesh} auto_wrap_policy: the modules
---- that are gathered one at a time, as a list of classes or as a function(module) that returns a
---- boolean; without it all parameters are gathered together. state_dict_type: a checkpoint is one
---- file with whole tensors ("full"), or a folder to which each rank writes its shards ("sharded").
---- mesh: the ranks over which parameters are sharded; see Trainer's strategy. The others are
---- options of fully_shard
+--- that are gathered one at a time, as a class, a list of classes or a function(module) that
+--- returns a boolean; without this option all parameters are gathered together. state_dict_type: a
+--- checkpoint is one file with whole tensors ("full"), or a folder to which each rank writes its
+--- shards ("sharded"). mesh: the ranks over which parameters are sharded; see Trainer's strategy.
+--- The other options are those of fully_shard
 function FSDPStrategy:__init(...)
    local a = signature(...)
    if a.state_dict_type ~= "full" and a.state_dict_type ~= "sharded" then

@@ -25,15 +25,22 @@ local Learner = class.class("trainer.Learner", Module)
 ---@param model nn.Module
 ---@param loss fun(output: Tensor, target: Tensor): Tensor  the loss, such as nn.CrossEntropyLoss()
 ---@param options? {optimizer: string|function, lr: number, metrics: table<string, function>,
---- schedule: function, interval: string}  optimizer: a class of torch.optim, or its name; metrics:
---- functions of output and target by name; schedule(optimizer) returns a schedule of learning
---- rates, which moves on after each "epoch" or "step" (interval)
+--- schedule: function, interval: string}  optimizer: a class of torch.optim, its name, or a
+--- function(parameters, {lr =}) that returns an optimizer; metrics: functions of output and target
+--- by name; schedule(optimizer) returns a schedule of learning rates, which moves on after each
+--- "epoch" or "step" (interval)
 function Learner:__init(...)
    local a = signature(...)
    if not class.isinstance(a.model, NN) then
       args.refuse("trainer.Learner", "model", "a module", a.model)
    end
-   if type(a.optimizer) == "string" then a.optimizer = torch.optim[a.optimizer] end
+   local chosen = a.optimizer
+   if type(chosen) == "string" then a.optimizer = torch.optim[chosen] end
+   local is_class = type(a.optimizer) == "table" and rawget(a.optimizer, "__name")
+   if type(chosen) == "string" and not is_class
+      or is_class and not class.issubclass(a.optimizer, torch.optim.Optimizer) then
+      args.refuse("trainer.Learner", "optimizer", "a class of torch.optim, or its name", chosen)
+   end
    for name, metric in pairs(a.metrics or {}) do
       if type(name) ~= "string" or not args.is_callable(metric) then
          args.refuse("trainer.Learner", "metrics", "functions by name", metric)
@@ -76,7 +83,8 @@ local function step(self, batch, stage)
    local output = self.model(input)
    local loss = self.loss(output, target)
    local trainer = self.trainer
-   -- If `postpones` is true, the trainer logs the loss itself, once other code can read it.
+   -- If `postpones` is true, the trainer itself logs the loss, and only where other code can read
+   -- the logged value.
    if not (trainer and trainer.logged.postpones) then self:log(loss_names[stage], loss) end
    if self.metrics then log_metrics(self, output:detach(), target, stage) end
    return loss
@@ -97,14 +105,17 @@ function Learner:validation_step(batch) return step(self, batch, "val") end
 ---@return any
 function Learner:test_step(batch) return step(self, batch, "test") end
 
---- Computes the prediction for a batch, which is the model's result.
+--- Computes the prediction for a batch: the model's result for the batch or, if the batch is a
+--- list, for the list's first value.
 ---@param batch any  the batch
 ---@return any
 function Learner:predict_step(batch)
    return self.model(type(batch) == "table" and batch[1] or batch)
 end
 
---- Returns the optimizer, and the schedule of its learning rate if there is one.
+--- Returns the optimizer. If there is a schedule of its learning rate, returns a table with the
+--- fields optimizer and lr_scheduler.
+---@return optim.Optimizer|table
 function Learner:configure_optimizers()
    local optimizer = self.optimizer(self:parameters(), {lr = self.lr})
    if not self.schedule then return optimizer end

@@ -11,6 +11,9 @@ local notice = require "tlua.utils.notice"
 
 local NAME <const> = "trainer.ModelCheckpoint"
 
+-- a value in the option `filename`: its name and, after a colon, the format of a number
+local FIELD <const> = "{([%w_/%-]+):?([^{}]*)}"
+
 local signature = args.signature [[trainer.ModelCheckpoint(dirpath: string?, filename: string?,
    monitor: string?, verbose: boolean = false, save_last: boolean = false, save_top_k: integer = 1,
    save_weights_only: boolean = false, mode: string = 'min', every_n_train_steps: count?,
@@ -56,6 +59,12 @@ function ModelCheckpoint:__init(...)
    if not a.monitor and a.save_top_k > 1 then
       args.refuse(NAME, "save_top_k", "-1, 0 or 1 without a value to monitor", a.save_top_k)
    end
+   for name, form in (a.filename or ""):gmatch(FIELD) do
+      if form ~= "" and not pcall(string.format, "%" .. form, 1) then
+         args.refuse(NAME, "filename", ("a number's format behind %q, such as {%s:.2f}"):format(
+            name .. ":", name), a.filename)
+      end
+   end
    if a.every_n_train_steps and a.every_n_epochs then
       torch.raise(NAME .. ": expected every_n_train_steps or every_n_epochs, got both")
    end
@@ -92,8 +101,9 @@ local function has_checkpoint(files)
 end
 
 -- Returns two numbers by which checkpoints are compared: the number of steps after which a
--- checkpoint was saved, and the epoch, with a fraction that grows within a step. Returns nil if the
--- file is no checkpoint of a training. The weights are not read.
+-- checkpoint was saved, and the number of finished epochs. A fraction is added to the latter after
+-- a validation (0.25) and at the end of an epoch (0.5), because no step lies between these places.
+-- Returns nil if the file is no checkpoint of a training. The weights are not read.
 local function age_of(path)
    local ok, state = pcall(strategy.read, path, true)
    if not ok then
@@ -137,12 +147,17 @@ function ModelCheckpoint:find_last(trainer)
    return found
 end
 
+local take_name = args.signature [[trainer.ModelCheckpoint.format_name(epoch: integer,
+   step: integer, metrics: table)]]
+
 --- Returns the name of a checkpoint without folder and extension.
 ---@param epoch integer  the number of finished epochs
 ---@param step integer  the number of steps
 ---@param metrics table<string, number>  the logged values
 ---@return string
-function ModelCheckpoint:format_name(epoch, step, metrics)
+function ModelCheckpoint:format_name(...)
+   local a = take_name(...)
+   local epoch, step, metrics = a.epoch, a.step, a.metrics
    local function value_of(name)
       if name == "epoch" then return epoch end
       if name == "step" then return step end
@@ -153,11 +168,16 @@ function ModelCheckpoint:format_name(epoch, step, metrics)
       return args.to_number(NAME, name, value)
    end
    local text = self.filename or "{epoch}-{step}"
-   return (text:gsub("{([%w_/%-]+):?([^{}]*)}", function(name, form)
+   return (text:gsub(FIELD, function(name, form)
       local value = value_of(name)
       local shown
       if form ~= "" then
-         shown = ("%" .. form):format(value)
+         local ok, result = pcall(string.format, "%" .. form, value)
+         if not ok then
+            torch.raise(("%s: filename: the format %q does not fit %s = %s"):format(NAME, form,
+               name, value))
+         end
+         shown = result
       elseif math.type(value) == "integer" then
          shown = tostring(value)
       else
@@ -202,7 +222,8 @@ local function exists(path)
    return file ~= nil
 end
 
--- Returns the path for a new checkpoint. No file of another run has this path.
+-- Returns the path for a new checkpoint. A file that this run has not written never has this path;
+-- a number is then added to the name.
 local function path_of(self, trainer)
    local name = self:format_name(trainer.current_epoch, trainer.global_step,
       trainer.callback_metrics)

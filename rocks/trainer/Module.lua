@@ -100,9 +100,13 @@ end
 function Module:load_from_checkpoint(path, overrides)
    if type(path) ~= "string" then
       args.refuse("trainer.Module.load_from_checkpoint", "path", "a file's path", path)
+   elseif overrides ~= nil and type(overrides) ~= "table" then
+      args.refuse("trainer.Module.load_from_checkpoint", "overrides", "a table of hyperparameters",
+         overrides)
    end
    local checkpoint = strategy.read(path)
-   if type(checkpoint) ~= "table" or not checkpoint.state_dict then
+   if type(checkpoint) ~= "table" or type(checkpoint.state_dict) ~= "table"
+      or checkpoint.hyper_parameters ~= nil and type(checkpoint.hyper_parameters) ~= "table" then
       torch.raise(("trainer.Module.load_from_checkpoint: %s: expected a trainer's checkpoint")
          :format(path))
    end
@@ -189,6 +193,15 @@ end
 --- they are
 ---@param gradient_clip_algorithm string?  "norm" or "value"; nil: "norm"
 function Module:clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+   local who <const> = "trainer.Module.clip_gradients"
+   if not class.isinstance(optimizer, torch.optim.Optimizer) then
+      args.refuse(who, "optimizer", "an optimizer", optimizer)
+   elseif gradient_clip_val ~= nil and type(gradient_clip_val) ~= "number" then
+      args.refuse(who, "gradient_clip_val", "a number", gradient_clip_val)
+   elseif gradient_clip_algorithm ~= nil and gradient_clip_algorithm ~= "norm"
+      and gradient_clip_algorithm ~= "value" then
+      args.refuse(who, "gradient_clip_algorithm", "norm or value", gradient_clip_algorithm)
+   end
    if not gradient_clip_val or gradient_clip_val <= 0 then return end
    local parameters = {}
    for _, group in ipairs(optimizer.param_groups) do

@@ -11,7 +11,7 @@ local NAME <const> = "trainer.StochasticWeightAveraging"
 
 local signature = args.signature [[trainer.StochasticWeightAveraging(swa_lrs: number,
    swa_epoch_start: number = 0.8, annealing_epochs: count = 10,
-      annealing_strategy: string = 'cos')]]
+   annealing_strategy: string = 'cos')]]
 
 --- Averages the weights at the ends of the last epochs ("Averaging Weights Leads to Wider Optima",
 --- Izmailov et al., 2018), during which the learning rate moves to swa_lrs. At the end of the
@@ -27,7 +27,7 @@ local signature = args.signature [[trainer.StochasticWeightAveraging(swa_lrs: nu
 ---@overload fun(swa_lrs: number, options?: table): trainer.StochasticWeightAveraging
 local SWA = class.class(NAME, Callback)
 
----@param swa_lrs number  the learning rate
+---@param swa_lrs number  the learning rate with which the averaged epochs are trained in the end
 ---@param options? {swa_epoch_start: number, annealing_epochs: integer, annealing_strategy: string}
 --- swa_epoch_start: the number of epochs (integer) or the share of them (float) before the
 --- averaging; annealing_strategy: how the rate moves to swa_lrs in annealing_epochs, "cos" or
@@ -35,7 +35,10 @@ local SWA = class.class(NAME, Callback)
 function SWA:__init(...)
    local a = signature(...)
    local start = a.swa_epoch_start
-   if start < 0 or math.type(start) == "float" and start > 1 then
+   if a.swa_lrs <= 0 or a.swa_lrs ~= a.swa_lrs then
+      args.refuse(NAME, "swa_lrs", "a number above 0", a.swa_lrs)
+   end
+   if start < 0 or start ~= start or math.type(start) == "float" and start > 1 then
       args.refuse(NAME, "swa_epoch_start", "an integer, or a float from 0.0 to 1.0", start)
    end
    if a.annealing_strategy ~= "cos" and a.annealing_strategy ~= "linear" then
@@ -128,7 +131,8 @@ local function update_norms(trainer, module)
    for layer, momentum in pairs(layers) do layer.momentum = momentum end
 end
 
---- Runs at the end of a training: gives the averaged weights to the module.
+--- Runs at the end of a training: gives the averaged weights to the module, and computes the
+--- statistics of its batch norm layers anew.
 ---@param trainer trainer.Trainer
 ---@param module trainer.Module
 function SWA:on_train_end(trainer, module)

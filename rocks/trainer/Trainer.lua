@@ -76,15 +76,17 @@ local Trainer = class.class(NAME)
 --- default_root_dir: string}  max_epochs is 1000 unless max_steps or max_time is given; -1: no
 --- limit. max_time: in seconds. A limit_ is a number of batches
 --- (integer) or a share (float, 1.0 by default).
---- precision: "32-true", "64-true", "bf16-mixed", "16-mixed", "bf16-true" or "16-true". devices:
---- with `tlua run -n N`, N or "auto". strategy: how several ranks share the work: "ddp" (also
---- "auto"), "fsdp", a trainer.FSDPStrategy, or a mesh of torch.distributed.init_device_mesh. With a
---- mesh, parameters are sharded along its dimensions, except one named "tp" or "tensor_parallel",
---- whose ranks get the same batches; the module's configure_model splits layers along this
---- dimension by torch.distributed.tensor.parallel. logger: false, a logger or a list of them; nil
---- makes event files for TensorBoard below default_root_dir. profiler: "simple" prints the time of
---- each hook.
---- check_val_every_n_epoch: false counts the batches of val_check_interval over all epochs
+--- val_check_interval: validates after this number of batches (integer) or share of an epoch
+--- (float, 1.0 by default). precision: "32-true", "64-true", "bf16-mixed", "16-mixed", "bf16-true"
+--- or "16-true". devices: with `tlua run -n N`, N or "auto". strategy: how several ranks share the
+--- work: "ddp" (also "auto"), "fsdp", a trainer.FSDPStrategy, or a mesh of
+--- torch.distributed.init_device_mesh. With a mesh, parameters are sharded along its dimensions,
+--- except one named "tp", "tensor" or "tensor_parallel", whose ranks get the same batches; the
+--- module's configure_model splits layers along this dimension by
+--- torch.distributed.tensor.parallel. logger: false, a logger or a list of them; nil makes event
+--- files for TensorBoard below default_root_dir or, without the package tensorboard, a CSV file.
+--- profiler: "simple" prints the time of each hook. check_val_every_n_epoch: false counts the
+--- batches of val_check_interval over all epochs
 function Trainer:__init(...)
    local a = signature(...)
    setup.check(NAME, a)
@@ -145,7 +147,7 @@ end
 function Trainer:_restore_random()
    if self.random_states then
       torch.random.set_states(self.random_states)
-      -- a number on a rank that did not exist in the saved training; otherwise nil
+      -- Only a rank that did not exist in the saved training has a random_shift: its number.
       local shift = self.random_shift
       if shift then torch.manual_seed(torch.randint(0, 1 << 53, {1}):item() ~ shift) end
       self.random_states, self.random_shift = nil, nil
@@ -206,6 +208,10 @@ local function loaders_of(self, kind, given)
    end
    if loaders == nil then return nil end
    check_loader(name, loaders)
+   if kind == "train" and type(loaders) == "table" and not getmetatable(loaders)
+      and type(loaders[1]) == "table" and class.isinstance(loaders[1], torch.data.DataLoader) then
+      args.refuse(NAME, name, "one data loader, such as torch.data.DataLoader(dataset)", loaders)
+   end
    local is_one = type(loaders) == "function" or loaders.iter or kind == "train"
       or type(loaders[1]) ~= "table" or not (loaders[1].iter)
    if is_one then return {loaders} end
@@ -242,7 +248,7 @@ local function begin(self, stage, module, datamodule)
    setup.module_callbacks(self, module)
    dispatch.prepare(self)
    evaluate.prepare(self)
-   if self.node_rank == 0 then
+   if self.is_first_on_machine then
       if datamodule and datamodule.prepare_data then datamodule:prepare_data() end
       if module.prepare_data then module:prepare_data() end
    end
@@ -348,8 +354,7 @@ local function find_train_loader(self, given)
    local loaders = loaders_of(self, "train", given)
    if not loaders then
       torch.raise(NAME .. ".fit: train_dataloaders: expected a data loader, as an argument, or "
-         .. "as the "
-         .. "result of train_dataloader of the module or the data module; got none")
+         .. "as the result of train_dataloader of the module or the data module; got none")
    end
    self.train_loader = setup.distributed_loaders(self, loaders, true)[1]
    self.num_training_batches = fit_loop.limited(fit_loop.length_of(self.train_loader),
@@ -401,9 +406,10 @@ local take_fit = args.signature [[trainer.Trainer.fit(module: any, train_dataloa
 
 --- Trains a module.
 ---@param module trainer.Module
----@param train_dataloaders? any  a data loader, or a trainer.DataModule; nil: the module's
---- train_dataloader()
----@param val_dataloaders? any  a data loader or a list of them
+---@param train_dataloaders? any  a data loader, or a trainer.DataModule; nil: the result of
+--- train_dataloader() of the datamodule or, if it has none, of the module
+---@param val_dataloaders? any  a data loader or a list of them; nil: the result of
+--- val_dataloader(), in the same order; without one, nothing is validated
 ---@param options? {datamodule: trainer.DataModule, ckpt_path: string}  ckpt_path: the checkpoint
 --- from which the training continues; "last": the newest one in the folders of ModelCheckpoint, if
 --- any; "best": the one with the best value that a ModelCheckpoint of this trainer has saved
@@ -463,12 +469,18 @@ local function print_metrics(self, title, list)
    end
 end
 
-local take_eval = args.signature [[trainer.Trainer.validate(module: any, dataloaders: any?,
-   datamodule: any?, ckpt_path: string?, verbose: boolean = true)]]
+local take = {
+   validate = args.signature [[trainer.Trainer.validate(module: any, dataloaders: any?,
+      datamodule: any?, ckpt_path: string?, verbose: boolean = true)]],
+   test = args.signature [[trainer.Trainer.test(module: any, dataloaders: any?,
+      datamodule: any?, ckpt_path: string?, verbose: boolean = true)]],
+   predict = args.signature [[trainer.Trainer.predict(module: any, dataloaders: any?,
+      datamodule: any?, ckpt_path: string?)]],
+}
 
 local function run_eval(self, stage, kind, short, ...)
    check_self(self, stage)
-   local a = take_eval(...)
+   local a = take[stage](...)
    local who = ("%s.%s"):format(NAME, stage)
    local given, datamodule = split(who, a.dataloaders, a.datamodule)
    local result
@@ -482,8 +494,7 @@ local function run_eval(self, stage, kind, short, ...)
       local loaders = loaders_of(self, short, given)
       if not loaders then
          torch.raise(("%s: dataloaders: expected a data loader, as an argument, or as the result "
-            .. "of "
-            .. "%s_dataloader; got none"):format(who, short))
+            .. "of %s_dataloader; got none"):format(who, short))
       end
       loaders = setup.distributed_loaders(self, loaders, false)
       local limits = limits_of(loaders, self[("limit_%s_batches"):format(short)])
@@ -497,9 +508,8 @@ end
 
 --- Validates a module; returns the logged values of each data loader.
 ---@param module trainer.Module
----@param dataloaders? any  a data loader, a list of them, or a trainer.DataModule; nil: the
---- module's
---- val_dataloader()
+---@param dataloaders? any  a data loader, a list of them, or a trainer.DataModule; nil: the result
+--- of val_dataloader() of the datamodule or, if it has none, of the module
 ---@param options? {datamodule: trainer.DataModule, ckpt_path: string, verbose: boolean}
 --- ckpt_path: a checkpoint whose weights are used, "best" or "last"; verbose: whether the values
 --- are printed
@@ -508,9 +518,8 @@ function Trainer:validate(...) return run_eval(self, "validate", "validation", "
 
 --- Tests a module; returns the logged values of each data loader.
 ---@param module trainer.Module
----@param dataloaders? any  a data loader, a list of them, or a trainer.DataModule; nil: the
---- module's
---- test_dataloader()
+---@param dataloaders? any  a data loader, a list of them, or a trainer.DataModule; nil: the result
+--- of test_dataloader() of the datamodule or, if it has none, of the module
 ---@param options? {datamodule: trainer.DataModule, ckpt_path: string, verbose: boolean}
 --- ckpt_path: a checkpoint whose weights are used, "best" or "last"; verbose: whether the values
 --- are printed
@@ -520,12 +529,10 @@ function Trainer:test(...) return run_eval(self, "test", "test", "test", ...) en
 --- Predicts: returns the results of predict_step for all batches. The field `n` of the result is
 --- the number of batches. If predict_step returned nil for a batch, its entry is nil.
 ---@param module trainer.Module
----@param dataloaders? any  a data loader, a list of them, or a trainer.DataModule; nil: the
---- module's
---- predict_dataloader()
+---@param dataloaders? any  a data loader, a list of them, or a trainer.DataModule; nil: the result
+--- of predict_dataloader() of the datamodule or, if it has none, of the module
 ---@param options? {datamodule: trainer.DataModule, ckpt_path: string}  ckpt_path: a checkpoint
---- whose
---- weights are used, "best" or "last"
+--- whose weights are used, "best" or "last"
 ---@return any[] results  the results; with several data loaders, a list for each of them
 function Trainer:predict(...) return run_eval(self, "predict", "predict", "predict", ...) end
 

@@ -44,18 +44,15 @@ end
 local function names_of(trainer)
    local list = {}
    for i, optimizer in ipairs(trainer.optimizers) do
-      local interval, scheduler_name = nil, nil
+      local interval = "epoch"
       for _, entry in ipairs(trainer.schedules) do
-         if entry.scheduler.optimizer == optimizer then
-            interval, scheduler_name = entry.interval, entry.name
-         end
+         if entry.scheduler.optimizer == optimizer then interval = entry.interval end
       end
       local base = "lr-" .. torch.type(optimizer):match "[%w_]+$"
       if #trainer.optimizers > 1 then base = base .. "-" .. i end
       for g, group in ipairs(optimizer.param_groups) do
          local name = #optimizer.param_groups > 1 and ("%s/pg%d"):format(base, g) or base
-         list[#list + 1] = {name = name, group = group, interval = interval or "epoch",
-            scheduler = scheduler_name}
+         list[#list + 1] = {name = name, group = group, interval = interval}
       end
    end
    return list
@@ -140,6 +137,10 @@ end
 ---@param epoch integer  the number of finished epochs
 ---@return integer
 function Accumulation:get_accumulate_grad_batches(epoch)
+   if type(epoch) ~= "number" then
+      args.refuse("trainer.GradientAccumulationScheduler.get_accumulate_grad_batches", "epoch",
+         "a number", epoch)
+   end
    local best, count = -1, 1
    for from, n in pairs(self.scheduling) do
       if from <= epoch and from > best then best, count = from, n end
@@ -152,8 +153,7 @@ end
 function Accumulation:on_train_start(trainer)
    if trainer.accumulate_grad_batches ~= 1 then
       torch.raise("trainer.GradientAccumulationScheduler: accumulate_grad_batches: expected 1 "
-         .. "with it, "
-         .. "got " .. trainer.accumulate_grad_batches)
+         .. "with this callback, got " .. trainer.accumulate_grad_batches)
    elseif not trainer.module.automatic_optimization then
       torch.raise("trainer.GradientAccumulationScheduler: expected automatic_optimization = true")
    end
@@ -181,12 +181,15 @@ local take_timer = args.signature [[trainer.Timer(duration: number?, interval: s
 local Timer = class.class("trainer.Timer", Callback)
 M.Timer = Timer
 
----@param duration? number  the time in seconds after which the training stops
+---@param duration? number  the time in seconds after which the training stops; nil: no limit
 ---@param options? {interval: string, verbose: boolean}  interval: whether the training can stop
---- after each "step" or only after an "epoch"; verbose: whether a message tells that the timer
---- stopped the training
+--- after each "step" or only after an "epoch"; verbose: whether a message is printed when the timer
+--- stops the training
 function Timer:__init(...)
    local a = take_timer(...)
+   if a.duration and (a.duration < 0 or a.duration ~= a.duration) then
+      args.refuse("trainer.Timer", "duration", "seconds of at least 0", a.duration)
+   end
    if a.interval ~= "step" and a.interval ~= "epoch" then
       args.refuse("trainer.Timer", "interval", "step or epoch", a.interval)
    end
@@ -194,8 +197,9 @@ function Timer:__init(...)
    self.offset, self.begun, self.ended = 0.0, {}, {}
 end
 
---- Returns the seconds that a stage ("train", "validate" or "test") has taken.
----@param stage? string
+--- Returns the seconds that a stage has taken. Of several validations or tests, only the last one
+--- counts. The time of a training includes the parts before it was resumed.
+---@param stage? "train"|"validate"|"test"  "train" by default
 ---@return number
 function Timer:time_elapsed(stage)
    stage = stage or "train"

@@ -102,7 +102,8 @@ local function train(config, trial)
    end
 end
 
---- Runs `tlua fit` with the arguments that follow the command's name.
+--- Runs `tlua fit` with the arguments that follow the command's name. Prints a message and returns
+--- false if the arguments or the configuration are wrong; other errors are raised again.
 ---@param words string[]
 ---@return boolean  whether the command succeeded
 function M._fit(words)

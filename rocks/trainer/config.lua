@@ -10,8 +10,8 @@ local M = {}
 local known <const> = {build = true, model = true, data = true, trainer = true, seed = true,
    ckpt_path = true, sweep = true}
 
---- Raises an error about the command's arguments or configuration. The command prints
---- its message, followed by the command's usage.
+--- Raises an error about the command's arguments or configuration. The command prints the error's
+--- message, followed by the command's usage.
 ---@param text string
 function M.fail(text) error({usage = text}, 0) end
 
@@ -39,7 +39,8 @@ local function trainer_options()
    return args.declaration "trainer.Trainer"
 end
 
---- Sets the field with the given path, such as model.width, from a text of the command line.
+--- Sets the field with the given path, such as model.width, from a text of the command line. Raises
+--- an error if there is no such option, or if the type of a model's or a data option would change.
 ---@param config table
 ---@param path string
 ---@param text string
@@ -129,40 +130,54 @@ function M.read(path)
    return config
 end
 
--- Formats a value as Lua source on several lines.
+local function show_number(value)
+   if value ~= value then return "0/0" end
+   if value == math.huge then return "math.huge" end
+   if value == -math.huge then return "-math.huge" end
+   return tostring(value)
+end
+
+-- Returns whether a key can be written without brackets. Reserved words of Lua cannot.
+local function is_field_name(name)
+   return type(name) == "string" and name:find "^[%a_][%w_]*$" ~= nil
+      and load(("return {%s = 1}"):format(name), "=name", "t", {}) ~= nil
+end
+
+-- Formats a value as Lua source: on several lines or, if `indent` is nil, on one line. A value that
+-- has no such form, such as a function or an object, becomes nil with a comment.
 local function show(value, indent)
-   if type(value) == "string" then return ("%q"):format(value) end
+   if type(value) == "string" then return (("%q"):format(value):gsub("\\\n", "\\n")) end
+   if type(value) == "number" then return show_number(value) end
+   if type(value) == "boolean" then return tostring(value) end
    if type(value) ~= "table" or getmetatable(value) then
-      return type(value) == "number" and (value == math.huge and "math.huge" or tostring(value))
-         or type(value) == "boolean" and tostring(value) or "nil --[[ "
-            .. "" .. torch.type(value) .. " ]]"
+      return ("nil --[[ %s ]]"):format(torch.type(value))
    end
-   local names, lines = {}, {}
-   for i = 1, #value do lines[i] = indent .. "   " .. show(value[i], indent .. "   ") .. "," end
+   local inner = indent and indent .. "   "
+   local names, fields = {}, {}
+   for i = 1, #value do fields[i] = show(value[i], inner) end
    for name in pairs(value) do
       if math.type(name) ~= "integer" or name < 1 or name > #value then names[#names + 1] = name end
    end
    table.sort(names, function(a, b) return tostring(a) < tostring(b) end)
    for _, name in ipairs(names) do
-      local key = type(name) == "string" and name:find "^[%a_][%w_]*$" and name
-         or ("[%s]"):format(show(name, ""))
-      lines[#lines + 1] = ("%s   %s = %s,"):format(indent, key, show(value[name], indent .. "   "))
+      local key = is_field_name(name) and name or ("[%s]"):format(show(name))
+      fields[#fields + 1] = ("%s = %s"):format(key, show(value[name], inner))
    end
-   if #lines == 0 then return "{}" end
-   return "{\n" .. table.concat(lines, "\n") .. "\n" .. indent .. "}"
+   if #fields == 0 then return "{}" end
+   if not indent then return "{" .. table.concat(fields, ", ") .. "}" end
+   for i, field in ipairs(fields) do fields[i] = ("%s%s,\n"):format(inner, field) end
+   return "{\n" .. table.concat(fields) .. indent .. "}"
 end
 
 --- Formats a value as Lua source in one line.
 ---@param value any
 ---@return string
-function M.show(value)
-   local text = show(value, ""):gsub("\n *", " ")
-   return (text:gsub("{ ", "{"):gsub(", }", "}"))
-end
+function M.show(value) return show(value) end
 
---- Converts a value to the text that has to be written on the command line to get this value. It is
---- the inverse of value_of, except for strings that look like Lua constants, such as "5". These
---- give the same string only for an option whose value is a string already.
+--- Converts a value to the text that has to be written on the command line to get this value. This
+--- function is the inverse of value_of for numbers other than NaN and infinities, booleans, strings
+--- and tables of these. A string that looks like a Lua constant, such as "5", is given back only
+--- for an option whose value in the configuration is a string already.
 ---@param value any
 ---@return string
 function M.text_of(value)
@@ -175,7 +190,8 @@ function M.text_of(value)
    return M.show(value)
 end
 
---- Formats a configuration, with the trainer's defaults, as Lua source.
+--- Formats a configuration, with the trainer's defaults, as Lua source. The fields `build` and
+--- `sweep` are left out.
 ---@param config table
 ---@return string
 function M.text(config)

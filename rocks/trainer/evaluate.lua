@@ -31,7 +31,8 @@ function M.prepare(self)
    self.after_transfer = owner "on_after_batch_transfer"
 end
 
---- Moves a batch to the device with the hooks of the module or the data module.
+--- Moves a batch to the device, by the hooks of the data module or the module. `loader` is the
+--- number of the data loader, from 1. Returns the moved batch.
 function M.transfer(self, batch, loader)
    if self.before_transfer then
       batch = self.before_transfer:on_before_batch_transfer(batch, loader)
@@ -118,8 +119,8 @@ function M.run(self, kind, loaders, limits)
    local outer_stage, outer_logged, outer_place = self.log_stage, self.logged, self.log_place
    self.eval_loaders = loaders
    local in_fit = kind == "validation" and self.stage == "fit"
-   -- This call clears the gradients, which is not allowed while they are being accumulated over
-   -- batches.
+   -- This call clears the gradients. It is left out while gradients are being accumulated over
+   -- batches, because these gradients are still needed.
    if in_fit and not self.sanity_checking and self.progress.accumulated == 0 then
       mode_hook(module, "on_validation_model_zero_grad", function() module:zero_grad() end)
    end

@@ -32,7 +32,7 @@ end
 -- batches.
 local function limited(n, limit)
    if math.type(limit) == "integer" then return math.min(n, limit) end
-   if n == math.huge then return limit == 1.0 and n or limit == 0.0 and 0 or n end
+   if n == math.huge then return limit == 0.0 and 0 or n end
    return math.floor(n * limit)
 end
 
@@ -158,10 +158,10 @@ local function is_watched(self)
       or self.after_transfer
 end
 
--- Records which methods of the module are the defaults, so that a step need not call them. This
--- function runs at the beginning of an epoch and when a step has changed the optimizers or one of
--- the methods. If the field
--- `is_plain` of the result is true, plain_batches processes the batches.
+-- Makes `self.plan`, which records the methods of the module that are the defaults, so that a step
+-- need not call them. This function runs at the beginning of an epoch and when a step has changed
+-- the optimizers or one of the methods. If the field `is_plain` of the plan is true, plain_batches
+-- processes the batches.
 local function make_plan(self)
    local module, optimizer = self.module, self.optimizers[1]
    local clips_plainly = module.configure_gradient_clipping == Module.configure_gradient_clipping
@@ -280,7 +280,7 @@ end
 
 local function stops(self) return self.should_stop and can_stop(self) end
 
--- Returns whether a validation must follow the batch `number`.
+-- Returns whether a validation must follow the batch with this number.
 local function is_due(self, number, is_last)
    if not self.val_loaders or self.progress.place == "validated" then return false end
    local every = self.check_val_every_n_epoch

@@ -13,11 +13,11 @@ local notice = require "tlua.utils.notice"
 local M = {}
 
 -- Returns the folder of a run, save_dir/name/version_n. n is the given version or, by default, the
--- number after the highest one in use. A version that is no integer is itself the folder's name.
+-- number after the highest one in use. A version that is a string is itself the folder's name.
 local function folder_of(save_dir, name, version)
    local base = name ~= "" and save_dir .. "/" .. name or save_dir
    if version then
-      if math.tointeger(version) then version = "version_" .. math.tointeger(version) end
+      if math.type(version) == "integer" then version = "version_" .. version end
       return base .. "/" .. version
    end
    local next_version = 0
@@ -42,6 +42,11 @@ local function write_text(path, text)
       return not ok and why or nil
    end)
    if message then notice("trainer.CSVLogger: %s: %s", path, message) end
+end
+
+local function check_values(who, values)
+   if type(values) == "table" then return end
+   args.refuse(who, "values", "a table of values by name", values)
 end
 
 local function sorted(values)
@@ -80,8 +85,10 @@ end
 ---@param values table<string, number>
 ---@param step integer  the number of the step, from 0
 function CSVLogger:log_metrics(values, step)
+   local who <const> = "trainer.CSVLogger.log_metrics"
+   check_values(who, values)
    local row = {step = step}
-   for name, value in pairs(values) do row[name] = value end
+   for name, value in pairs(values) do row[name] = args.to_number(who, name, value) end
    self.rows[#self.rows + 1] = row
    self.waiting = self.waiting + 1
    if self.waiting >= self.every then self:flush() end
@@ -120,6 +127,7 @@ end
 --- Writes hyperparameters to the file hparams.json.
 ---@param values table<string, any>
 function CSVLogger:log_hyperparams(values)
+   check_values("trainer.CSVLogger.log_hyperparams", values)
    make_folder("trainer.CSVLogger", self.log_dir)
    local plain = {}
    for name, value in pairs(values) do
@@ -162,6 +170,7 @@ end
 ---@param values table<string, number>
 ---@param step integer  the number of the step, from 0
 function TensorBoardLogger:log_metrics(values, step)
+   check_values("trainer.TensorBoardLogger.log_metrics", values)
    local writer = writer_of(self)
    for _, name in ipairs(sorted(values)) do writer:add_scalar(name, values[name], step) end
 end
@@ -169,6 +178,7 @@ end
 --- Logs the hyperparameters as a text.
 ---@param values table<string, any>
 function TensorBoardLogger:log_hyperparams(values)
+   check_values("trainer.TensorBoardLogger.log_hyperparams", values)
    local lines = {}
    for i, name in ipairs(sorted(values)) do
       lines[i] = ("    %s: %s"):format(name, tostring(values[name]))
@@ -201,8 +211,7 @@ M.MLFlowLogger = MLFlowLogger
 
 ---@param experiment_name? string
 ---@param options? {run_name: string, tracking_uri: string, tags: table}  tracking_uri: a server or
---- a
---- folder
+--- a folder
 function MLFlowLogger:__init(...)
    self.options = take_mlflow(...)
 end
@@ -221,6 +230,7 @@ end
 ---@param values table<string, number>
 ---@param step integer  the number of the step, from 0
 function MLFlowLogger:log_metrics(values, step)
+   check_values("trainer.MLFlowLogger.log_metrics", values)
    local run = run_of(self)
    for _, name in ipairs(sorted(values)) do run:log_metric(name, values[name], step) end
 end
@@ -228,6 +238,7 @@ end
 --- Logs hyperparameters.
 ---@param values table<string, any>
 function MLFlowLogger:log_hyperparams(values)
+   check_values("trainer.MLFlowLogger.log_hyperparams", values)
    local texts = {}
    for name, value in pairs(values) do texts[name] = tostring(value) end
    run_of(self):log_params(texts)
@@ -260,7 +271,7 @@ M.WandbLogger = WandbLogger
 
 ---@param name? string  the run's name
 ---@param options? {save_dir: string, version: string, project: string, group: string,
----tags: string[]}  save_dir: the folder in which the folder wandb is made; version: the run's id;
+--- tags: string[]}  save_dir: the folder in which the folder wandb is made; version: the run's id;
 --- an existing run with this id is continued
 function WandbLogger:__init(...)
    self.options = take_wandb(...)
@@ -279,6 +290,7 @@ end
 ---@param values table<string, number>
 ---@param step integer  the number of the step, from 0
 function WandbLogger:log_metrics(values, step)
+   check_values("trainer.WandbLogger.log_metrics", values)
    local row = {["trainer/global_step"] = step}
    for name, value in pairs(values) do row[name] = value end
    wandb_run(self):log(row)
@@ -287,6 +299,7 @@ end
 --- Records hyperparameters as the config of the run.
 ---@param values table<string, any>
 function WandbLogger:log_hyperparams(values)
+   check_values("trainer.WandbLogger.log_hyperparams", values)
    local run = wandb_run(self)
    for _, name in ipairs(sorted(values)) do
       local value = values[name]

@@ -30,8 +30,7 @@ local function schedule_of(who, value)
    end
    if not is_schedule(entry.scheduler) then
       args.refuse(who, "lr_scheduler", "a schedule of torch.optim.lr_scheduler, or a table with "
-         .. "the "
-         .. "field scheduler", value)
+         .. "the field scheduler", value)
    end
    if entry.interval ~= "epoch" and entry.interval ~= "step" then
       args.refuse(who, "interval", "epoch or step", entry.interval)
@@ -91,8 +90,7 @@ function M.configure(self)
    local module = self.module
    local who = torch.type(module) .. ".configure_optimizers"
    local expected <const> = "an optimizer, a table {optimizer =, lr_scheduler =}, a list of "
-      .. "either, "
-      .. "or lists of optimizers and schedules"
+      .. "either, or lists of optimizers and schedules"
    local given = table.pack(module:configure_optimizers())
    if given.n > 1 and are_optimizers(given) then given = {given} end
    local first, second = given[1], given[2]

@@ -29,7 +29,8 @@ function Results:reset()
    self.defers, self.postpones = false, false
 end
 
--- Returns the number of examples in a batch, which is the first size of its first tensor.
+-- Returns the number of examples in a batch, which is the first size of its first tensor. Fields
+-- with names come after list entries, in alphabetical order. Returns nil if there is no tensor.
 local function size_of(batch)
    if torch.is_tensor(batch) then return batch:dim() > 0 and batch:size(1) or 1 end
    if type(batch) ~= "table" then return nil end
@@ -37,8 +38,13 @@ local function size_of(batch)
       local n = size_of(batch[i])
       if n then return n end
    end
-   for _, item in pairs(batch) do
-      local n = size_of(item)
+   local names = {}
+   for name in pairs(batch) do
+      if type(name) == "string" then names[#names + 1] = name end
+   end
+   table.sort(names)
+   for _, name in ipairs(names) do
+      local n = size_of(batch[name])
       if n then return n end
    end
 end
@@ -68,7 +74,7 @@ local function begin(self, trainer, a)
    end
    entry.forked = entry.on_step and entry.on_epoch
    entry.step_name = a.name .. "_step" .. self.suffix
-   -- Between the steps that loggers get, only callback_metrics shows such a value.
+   -- In steps whose values are not passed to loggers, a silent value only goes to callback_metrics.
    entry.is_silent = not entry.on_epoch and not entry.prog_bar and not entry.sync_dist
    self.entries[a.name] = entry
    self.order[#self.order + 1] = entry

@@ -30,9 +30,9 @@ local function check_limits(name, a)
       local fits = value >= 0 and (math.type(value) == "integer" or value <= 1)
       if option == "val_check_interval" then fits = fits and value > 0 end
       if not fits then
-         args.refuse(name, option, "an integer (batches) of at least 0, or a float (share) from "
-            .. "0.0 "
-            .. "to 1.0", value)
+         args.refuse(name, option, option == "val_check_interval"
+            and "an integer (batches) of at least 1, or a float (share) above 0.0 and at most 1.0"
+            or "an integer (batches) of at least 0, or a float (share) from 0.0 to 1.0", value)
       end
    end
 end
@@ -123,12 +123,17 @@ local function accelerator_of(name, self)
    return kind
 end
 
---- Finds the number of ranks, the number of this rank, and its device.
+--- Finds the number of ranks, the number of this rank, its device and its share of the data. If the
+--- program was started with several ranks, initializes the process group.
 function M.place(name, self)
    local dist = torch.distributed
    local size = tonumber(os.getenv "WORLD_SIZE" or "1")
    if dist.is_initialized() then size = dist.get_world_size() end
    local devices = self.devices
+   if size % self.num_nodes ~= 0 then
+      torch.raise(("%s: num_nodes: expected a divisor of the number of ranks, which is %d, got %d")
+         :format(name, size, self.num_nodes))
+   end
    if type(devices) == "string" then
       devices = devices == "auto" and size // self.num_nodes or math.tointeger(tonumber(devices))
    end
@@ -137,15 +142,14 @@ function M.place(name, self)
    end
    if devices * self.num_nodes ~= size then
       torch.raise(("%s: devices: expected as many as ranks, got %d on %d machine%s with %d rank%s; "
-         .. "start the program by `tlua run -n %d "
-            .. "script.lua`"):format(name, devices, self.num_nodes,
-         self.num_nodes == 1 and "" or "s", size, size == 1 and "" or "s", devices))
+         .. "start the program by `tlua run -n %d script.lua`"):format(name, devices,
+         self.num_nodes, self.num_nodes == 1 and "" or "s", size, size == 1 and "" or "s", devices))
    end
    if size > 1 and not dist.is_initialized() then dist.init_process_group() end
    self.world_size = size
    self.global_rank = size > 1 and dist.get_rank() or 0
    self.local_rank = size > 1 and dist.get_node_local_rank(0) or 0
-   self.node_rank = self.local_rank == 0 and 0 or 1
+   self.is_first_on_machine = self.local_rank == 0
    self.is_global_zero = self.global_rank == 0
    strategy.place(name, self)
    local kind = accelerator_of(name, self)
@@ -172,8 +176,7 @@ function M.scaler(self)
    local default = require "tlua.trainer.Module".optimizer_step
    if self.module.optimizer_step ~= default then
       torch.raise(("trainer.Trainer: precision: %s.optimizer_step is not called with 16-mixed, "
-         .. "whose "
-         .. "scaler steps the optimizer; use bf16-mixed"):format(torch.type(self.module)))
+         .. "whose scaler steps the optimizer; use bf16-mixed"):format(torch.type(self.module)))
    end
    return torch.GradScaler((self.device:gsub(":.*", "")))
 end
@@ -215,8 +218,7 @@ function M.distributed_loaders(self, loaders, training)
                rank = self.data_share, shuffle = shuffles and not sampler, drop_last = false})
          elseif not class.isinstance(loader.sampler, data.DistributedSampler) then
             torch.raise("trainer.Trainer: use_distributed_sampler: expected a loader with the "
-               .. "order "
-               .. "of positions or a random one, got the sampler "
+               .. "order of positions or a random one, got the sampler "
                .. torch.type(loader.sampler) .. "; set use_distributed_sampler = false if it gives "
                .. "each rank its own share")
          end
@@ -226,7 +228,7 @@ function M.distributed_loaders(self, loaders, training)
             num_workers = loader.num_workers, collate_fn = loader.collate_fn,
             drop_last = loader.drop_last, worker_init_fn = loader.worker_init_fn,
             generator = loader.generator, pin_memory = loader.pin_memory,
-               in_order = loader.in_order}
+            in_order = loader.in_order}
          if loader.num_workers > 0 then
             options.prefetch_factor, options.timeout = loader.prefetch_factor, loader.timeout
             options.persistent_workers = loader.persistent_workers
@@ -241,7 +243,7 @@ end
 
 local function check_callback(name, callback)
    if type(callback) ~= "table" then
-      args.refuse(name, "callbacks", "callbacks: objects or tables with hooks", callback)
+      args.refuse(name, "callbacks", "objects or tables with hooks", callback)
    end
    if rawget(callback, "__name") then
       args.refuse(name, "callbacks", "an instance", callback)
@@ -252,10 +254,16 @@ local function check_callback(name, callback)
    end
 end
 
-local function is_list(value)
+--- Returns whether a value is a list of callbacks or loggers. A plain table with hooks is a
+--- callback itself.
+---@param value any
+---@return boolean
+function M.is_list(value)
    return type(value) == "table" and not getmetatable(value)
       and (value[1] ~= nil or not next(value))
 end
+
+local is_list <const> = M.is_list
 
 --- Adds callbacks to the trainer's list. Callbacks that save go to the end of the list. With
 --- fast_dev_run, callbacks that save and callbacks that monitor a value are left out.
@@ -368,7 +376,8 @@ function M.callbacks(name, self)
    M.add_callbacks(name, self, added)
 end
 
---- Makes the list of loggers.
+--- Makes the list of loggers. The default is a logger for TensorBoard or, if the package
+--- tensorboard is not installed, for CSV files.
 function M.loggers(self)
    local given = self.logger
    if given == false or self.fast_dev_run then return {} end

@@ -2,8 +2,8 @@
 -- that fully_shard shards over the ranks. Also saves and loads the states of sharded modules and
 -- their optimizers.
 --
--- The ranks of a mesh whose dimension is named "tp" or "tensor_parallel" share their data; ranks
--- along all other dimensions have different data.
+-- Ranks of a mesh that differ only along a dimension named "tp", "tensor" or "tensor_parallel" get
+-- the same data; ranks that differ along another dimension get different data.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -30,7 +30,8 @@ function M.check(name, value)
 end
 
 -- Examines the dimensions of a mesh along which the ranks have different data. Returns the number
--- of shares of the data, the number of this rank's share, and the names of these dimensions.
+-- of shares of the data, the number of this rank's share (from 0), and the names of these
+-- dimensions. Raises an error if the mesh has a dimension for pipeline parallelism.
 local function data_dimensions(name, mesh)
    local names, size, place = {}, 1, 0
    for d, length in ipairs(mesh.shape) do
@@ -47,7 +48,8 @@ local function data_dimensions(name, mesh)
    return size, place, names
 end
 
---- Sets into how many shares the data are divided, and which share this rank gets.
+--- Sets `data_shares`, the number of shares of the data, and `data_share`, the number of this
+--- rank's share (from 0).
 ---@param name string  the beginning of messages
 ---@param self trainer.Trainer
 function M.place(name, self)
@@ -124,8 +126,9 @@ local function check_sharded(self)
    end
 end
 
---- If there are several ranks, creates `self.wrapped`, a module whose forward runs a step of the
---- trained module on all ranks together.
+--- Creates `self.wrapped`, a module whose forward runs a step of the trained module on all ranks
+--- together. `self.wrapped` is nil if there is one rank, and outside `fit` if no parameters are
+--- sharded.
 ---@param self trainer.Trainer
 ---@param module trainer.Module
 function M.wrap(self, module)
@@ -174,7 +177,7 @@ function M.optimizer_state(self, optimizer)
       {full_state_dict = true, cpu_offload = true})
 end
 
---- Loads a module's state from a checkpoint in one file.
+--- Loads a module's state from a checkpoint that is one file.
 ---@param self trainer.Trainer
 ---@param state table<string, Tensor>
 function M.load_module(self, state)
@@ -212,7 +215,7 @@ local function has_paths(state)
    return type(value) == "string"
 end
 
---- Loads an optimizer's state from a checkpoint in one file.
+--- Loads an optimizer's state from a checkpoint that is one file.
 ---@param self trainer.Trainer
 ---@param optimizer optim.Optimizer
 ---@param state table

@@ -7,6 +7,7 @@
 -- are not computed again. So the same command continues a sweep that was killed.
 
 local torch = require "tlua"
+local args = require "tlua.args"
 local json = require "tlua.utils.json"
 local program = require "tlua.utils.program"
 local replace_file = require "tlua.io.replace"
@@ -14,6 +15,7 @@ local Asha = require "tlua.trainer.sweep_asha"
 local configs = require "tlua.trainer.config"
 local plan = require "tlua.trainer.sweep_plan"
 local report = require "tlua.trainer.sweep_report"
+local setup = require "tlua.trainer.setup"
 
 local M = {}
 
@@ -21,11 +23,18 @@ local fail <const> = configs.fail
 
 -- Files -------------------------------------------------------------------------------------------
 
+-- Returns the object in a JSON file, or nil if there is no file. Raises an error if the file is
+-- damaged.
 local function read_json(path)
    local file <close> = io.open(path, "rb")
    if not file then return nil end
-   local ok, value = pcall(json.decode, file:read "a")
-   if not ok then torch.raise(("tlua fit: %s: %s"):format(path, value)) end
+   local text, why = file:read "a"
+   if not text then torch.raise(("tlua fit: %s: %s"):format(path, why)) end
+   local value, message = json.decode(text)
+   if type(value) ~= "table" then
+      torch.raise(("tlua fit: %s: %s"):format(path,
+         message or "expected a JSON object, got " .. args.describe(value)))
+   end
    return value
 end
 
@@ -68,22 +77,20 @@ end
 
 -- A trial's process -------------------------------------------------------------------------------
 
-local function is_list(value) return not getmetatable(value) and value.on_train_start == nil end
-
--- Returns the callbacks of a configuration. Callbacks that save get the trial's folder as their
--- folder.
+-- Returns the callbacks of a configuration as a list. Callbacks that save checkpoints in a folder
+-- of their own (dirpath) get a folder within the trial's folder instead.
 local function callbacks_of(options, folder, budget)
    local given = options.callbacks or {}
-   if not is_list(given) then given = {given} end
+   if not setup.is_list(given) then given = {given} end
    local list = table.move(given, 1, #given, 1, {})
    for _, callback in ipairs(list) do
-      if callback.is_checkpoint and callback.dirpath then
+      if type(callback) == "table" and callback.is_checkpoint and callback.dirpath then
          callback.dirpath = folder .. "/checkpoints"
       end
    end
    if budget then
-      -- When the module and its schedules are created, max_epochs is still the whole number of
-      -- epochs. It is reduced for this training afterwards.
+      -- The module and its schedules are created with the whole number of epochs as max_epochs.
+      -- Only then is max_epochs reduced to the epochs of this round.
       list[#list + 1] = {on_train_start = function(_, run) run.max_epochs = budget end}
    end
    return list
@@ -158,7 +165,7 @@ local function watch(path)
    return nil
 end
 
--- Returns true if all processes of a trial have surely ended, and false if this is not known.
+-- Returns true if all processes of a trial are known to have ended, and otherwise false.
 local function has_ended(process)
    if not process.watched then return false end
    local file <close> = assert(io.open(process.watched, "ab"))
@@ -185,7 +192,7 @@ local function start(sweep, trial, budget)
 end
 
 -- Returns the reason why a trial has failed, from its log: the last line that is an error message.
--- If there is none, returns the last line.
+-- If there is none, returns the last line, or a note that the log is empty.
 local function reason(path)
    local file <close> = io.open(path, "rb")
    local last, told
@@ -252,9 +259,10 @@ local function told_of_results(sweep, count, total)
 end
 
 -- Runs trainings in at most `workers` processes at a time. take(n) gets the number of running
--- trials. It returns the next trial and its number of epochs (false for no limit), or nil if no
--- trial can begin now. When a process has ended, note(trial, budget) is called. The function
--- returns when `take` returns nil and no trial is running.
+-- trials. It returns the next trial and the epoch until which this trial is trained (false for no
+-- limit), or nil if no trial can begin now. When a process has ended, note(trial, budget) is called
+-- with the trial and this epoch. The function `work` itself returns when `take` returns nil and no
+-- trial is running.
 local function work(sweep, take, note)
    local running = {}
    while true do
@@ -290,8 +298,9 @@ local function run_all(sweep, trials, budget)
    work(sweep, function() return table.remove(waiting, 1), budget end, function() end)
 end
 
--- Successive halving: trains all trials for a few epochs. In each following round, the best of them
--- are trained for longer. Returns the trials of the last round.
+-- Trains all trials in rounds. The methods "grid" and "random" have one round. Successive halving
+-- trains all trials for a few epochs in its first round, and the best of them for longer in each
+-- following round. Returns the trials of the last round.
 local function run_rounds(sweep)
    local trials = sweep.trials
    for i, budget in ipairs(sweep.budgets) do
@@ -332,7 +341,7 @@ local function run_asha(sweep)
    return asha:finished()
 end
 
---- Runs a sweep. Returns whether a trial has succeeded.
+--- Runs a sweep. Returns whether a trial has succeeded with a value other than NaN.
 ---@param path string  the file of the configuration
 ---@param config table
 ---@param settings table[]  {name, text} of the command line

@@ -7,8 +7,8 @@
 -- the next rung. If there is none, it begins a new trial. So no process waits for another. Source:
 -- Li et al., "A System for Massively Parallel Hyperparameter Tuning", 2018, algorithm 2. In the
 -- paper, trials never run out. Here they do: if nothing is left to begin or promote, no trial is
--- running, and no trial has a result at the last rung, then the best trial of the highest rung is
--- promoted.
+-- running, and no trial has a result at the last rung, then the best trial that can be promoted
+-- from the highest possible rung is promoted.
 
 local class = require "tlua.class"
 local report = require "tlua.trainer.sweep_report"

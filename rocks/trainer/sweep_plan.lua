@@ -49,7 +49,9 @@ local function read_options(config, settings)
             fail(("sweep.space: expected values by name, got %s"):format(args.describe(value)))
          end
          for path, values in pairs(value) do space[path] = values end
-      elseif defaults[name] == nil or name == "method" then
+      elseif name == "method" then
+         fail "sweep: unknown field method; the method is an argument, such as --sweep grid"
+      elseif defaults[name] == nil then
          fail(("sweep: unknown field %s%s"):format(tostring(name), suggest.hint(tostring(name),
             defaults)))
       else
@@ -153,7 +155,8 @@ end
 
 -- Trials ------------------------------------------------------------------------------------------
 
--- Chooses a value from the values of one field. u is a number from 0 to 1, which selects the value.
+-- Chooses a value from the values of one field. The number u selects the value; it is at least 0
+-- and less than 1.
 local function pick(values, u)
    if values.min == nil then return values[1 + math.floor(u * #values)] end
    local low, high = values.min, values.max

@@ -21,8 +21,8 @@ end
 ---@return string
 function M.count(n, noun) return ("%d %s%s"):format(n, noun, n == 1 and "" or "s") end
 
---- Returns the `count` best trials that have succeeded, best first. Equal values are ordered by the
---- trials' numbers. NaN is worse than every number.
+--- Returns at most `count` of the trials that have succeeded: the best ones, best first. Equal
+--- values are ordered by the trials' numbers. NaN is worse than every number.
 ---@param sweep table
 ---@param trials table[]
 ---@param count integer
@@ -94,7 +94,8 @@ function M.csv(sweep)
    return table.concat(lines, "\n") .. "\n"
 end
 
---- Prints the best trial and its configuration. Returns false if no trial has succeeded.
+--- Prints the best trial and its configuration. Returns false if no trial has succeeded with a
+--- value other than NaN.
 ---@param sweep table
 ---@param trials table[]  the trials of the last comparison
 ---@param command_of fun(sweep: table, trial: table): string

@@ -48,7 +48,8 @@ local take_find = args.signature [[trainer.lr_find(module: any, train_dataloader
    attr_name: string = 'lr', accelerator: string = 'auto')]]
 
 --- Trains for some steps with a growing learning rate, and suggests the rate at which the smoothed
---- loss falls fastest (Smith, 2015). Afterwards the weights and the random states are as before.
+--- loss falls fastest (Smith, 2015). Afterwards the weights and the random states are as before,
+--- also if the training raises an error.
 ---
 ---     torch.manual_seed(1)
 ---     local x = torch.randn(64, 1)
@@ -73,8 +74,10 @@ function M.lr_find(...)
    check_module(who, a.module)
    if a.mode ~= "exponential" and a.mode ~= "linear" then
       args.refuse(who, "mode", "exponential or linear", a.mode)
-   elseif not (a.min_lr > 0 and a.max_lr > a.min_lr) then
-      args.refuse(who, "max_lr", "more than min_lr, which is above 0", a.max_lr)
+   elseif a.min_lr <= 0 or a.min_lr ~= a.min_lr then
+      args.refuse(who, "min_lr", "a number above 0", a.min_lr)
+   elseif a.max_lr <= a.min_lr or a.max_lr ~= a.max_lr then
+      args.refuse(who, "max_lr", ("a number above min_lr, which is %g"):format(a.min_lr), a.max_lr)
    elseif a.num_training < 2 then
       args.refuse(who, "num_training", "at least 2", a.num_training)
    end
@@ -107,11 +110,12 @@ function M.lr_find(...)
       if n == 1 or losses[n] < best then best = losses[n] end
       if losses[n] ~= losses[n] then trainer.should_stop = true end
    end
-   trainer_of(a.num_training, {accelerator = a.accelerator, callbacks = {finder}})
-      :fit(a.module, a.train_dataloaders)
+   local run = trainer_of(a.num_training, {accelerator = a.accelerator, callbacks = {finder}})
+   local ok, message = pcall(run.fit, run, a.module, a.train_dataloaders)
    restore()
-   -- This loop finds the steepest descent. It leaves out the first and the last values, which are
-   -- unreliable.
+   if not ok then error(message, 0) end
+   -- This loop finds the steepest descent. It leaves out the last value and the first one or, of
+   -- more than 20 values, the first ten, which are unreliable.
    local suggestion, steepest = nil, math.huge
    local skip = #losses > 20 and 10 or 1
    for i = skip + 1, #losses - 1 do
@@ -129,8 +133,8 @@ local take_scale = args.signature [[trainer.scale_batch_size(module: any, make_l
 -- Returns whether an error message says that memory has run out.
 local function is_memory(message)
    local text = tostring(message):lower()
-   return text:find("out of memory", 1, true) ~= nil or text:find("not enough "
-      .. "memory", 1, true) ~= nil
+   return text:find("out of memory", 1, true) ~= nil
+      or text:find("not enough memory", 1, true) ~= nil
 end
 
 --- Finds the largest of the tried batch sizes with which a few steps fit into memory. The sizes
@@ -147,8 +151,8 @@ end
 ---@param module trainer.Module
 ---@param make_loader fun(batch_size: integer): any  makes the data loader for a batch size
 ---@param options? {mode: string, steps_per_trial: integer, init_val: integer, max_trials: integer,
---- accelerator: string}  mode: "power" doubles the size until memory runs out; "binsearch" then
---- searches between the last two sizes
+--- accelerator: string}  mode: "power" doubles the size until memory runs out; "binsearch" does so
+--- too, and then searches between the last two sizes
 ---@return integer batch_size
 function M.scale_batch_size(...)
    local a = take_scale(...)
@@ -156,6 +160,8 @@ function M.scale_batch_size(...)
    check_module(who, a.module)
    if a.mode ~= "power" and a.mode ~= "binsearch" then
       args.refuse(who, "mode", "power or binsearch", a.mode)
+   elseif a.max_trials < 1 then
+      args.refuse(who, "max_trials", "an integer of at least 1", a.max_trials)
    end
    local restore = keep(a.module)
    local function fits(size)

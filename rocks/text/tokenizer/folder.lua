@@ -1,5 +1,6 @@
--- folder.lua - reads the files of a tokenizer in a model's folder: tokenizer.json or
--- tokenizer.model, tokenizer_config.json, special_tokens_map.json and chat_template.jinja.
+-- folder.lua - reads the special tokens and chat templates in a model's folder, from
+-- tokenizer_config.json, special_tokens_map.json, chat_template.jinja and
+-- additional_chat_templates. Tokenizer.lua reads tokenizer.json or tokenizer.model itself.
 
 local json = require "tlua.utils.json"
 local read_file = require "tlua.utils.read_file"

@@ -6,7 +6,8 @@
 --    {kind = "choice", ...}            matches the first node that leads to a match
 --    {kind = "repeat", node, min =, max =, mode = "greedy", "lazy" or "possessive"}
 --    {kind = "look", node, negative =, behind =}
---    {kind = "line_start"}, "line_end", "text_start", "text_end", "edge", "no_edge"
+--    {kind = "line_start"}, "line_end", "text_start", "text_end", "last_line_end" (the end of the
+--                           text or a line feed before it), "edge" (of a word), "no_edge"
 
 local characters = require "tlua.text.tokenizer.characters"
 
@@ -276,7 +277,7 @@ local function group(state)
          state.fail(("the flags (?%s) are not supported"):format(flags))
       end
       state.folds, state.at = flags == "i", after
-      -- options such as (?i) apply up to the end of the enclosing group
+      -- Options such as (?i) apply up to the end of the enclosing group.
       if closing == ")" then return {kind = "sequence"} end
    elseif not opening[1] and state.text:sub(state.at, state.at) == "?" then
       state.fail "this kind of group is not supported"

@@ -216,8 +216,9 @@ end
 
 -- Splitting -------------------------------------------------------------------------------------
 
---- Splits a text into runs of characters that pass a test and runs of characters that fail it.
---- Returns a flat list {first, last, is_match, ...}.
+--- Splits a text into single characters that pass a test, and runs of characters that fail it.
+--- Returns a flat list {first, last, is_match, ...} of bytes; is_match is true for a character that
+--- passes.
 ---@param text string
 ---@param test table<string, boolean>
 ---@return table
@@ -314,7 +315,8 @@ function merges.MergedWithPrevious(list) return joined(list, 1, #list - 2, 3) en
 
 function merges.MergedWithNext(list) return joined(list, #list - 2, 1, -3) end
 
---- The names of the ways in which the matches at which a piece is split are treated.
+--- The behaviors of a split, by tokenizer.json's names. They say whether the matches at which a
+--- text is split are dropped, become parts of their own, or are joined with their neighbours.
 ---@type table<string, boolean>
 M.behaviors = {Removed = true, Isolated = true, Contiguous = true, MergedWithPrevious = true,
    MergedWithNext = true}
@@ -322,7 +324,7 @@ M.behaviors = {Removed = true, Isolated = true, Contiguous = true, MergedWithPre
 --- Splits a piece, and appends the parts that are not empty to `into`.
 ---@param piece table
 ---@param list table  {first, last, is_match, ...}
----@param behavior string
+---@param behavior string  a key of `behaviors`
 ---@param into table[]
 function M.split(piece, list, behavior, into)
    if merges[behavior] then list = merges[behavior](list) end

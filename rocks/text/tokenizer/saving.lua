@@ -59,8 +59,8 @@ function M.in_characters(token)
    return (token:gsub(".", function(c) return bytes.character[c:byte()] end))
 end
 
--- Returns the two tokens that are merged to a token. It finds them by applying all merges of lower
--- rank to the token's bytes.
+-- Returns the two tokens that are merged to a token. They are found by applying all merges of lower
+-- rank to the token's bytes. Returns nil if these merges leave more than two tokens.
 local function parts_of(token, ranks)
    local parts, own = {}, ranks[token]
    for c in token:gmatch "." do parts[#parts + 1] = c end

@@ -186,6 +186,22 @@ describe("a sweep", function()
       end)
    end)
 
+   it("refuses a damaged description of a sweep", function()
+      with_config(function(fit, folder)
+         assert(os.execute(("mkdir %s/sweep"):format(folder)))
+         for text, expected in pairs {['{"config"'] = "sweep/sweep.json: at byte 10: ",
+            ["5"] = "sweep/sweep.json: expected a JSON object, got 5"} do
+            local file <close> = assert(io.open(folder .. "/sweep/sweep.json", "w"))
+            file:write(text)
+            file:flush()
+            local said, status = fit '--sweep grid --sweep.model.width "{2}"'
+            assert.equal(1, status)
+            assert.matches("tlua fit: " .. expected, said, 1, true)
+            assert.equal(text, shell.read(folder .. "/sweep/sweep.json"))
+         end
+      end)
+   end)
+
    it("fails if no trial succeeds, or none logs the monitored value", function()
       with_config(function(fit)
          local said, status = fit '--sweep grid --sweep.model.width "{13}"'

@@ -567,7 +567,7 @@ describe("a mistake", function()
       fit {}
       for _, case in ipairs {
          {5, "Net.configure_callbacks: result: expected a callback, a list of callbacks, or nil, got 5"},
-         {{5}, "Net.configure_callbacks: callbacks: expected callbacks: objects or tables with hooks, got 5"},
+         {{5}, "Net.configure_callbacks: callbacks: expected objects or tables with hooks, got 5"},
          {trainer.EarlyStopping, "Net.configure_callbacks: callbacks: expected an instance"},
          {{{on_train_ends = function() end}}, "on_train_ends: there is no such hook; did you mean on_train_end?"},
          {{stop, stop}, "expected each callback once, got one trainer.EarlyStopping twice"},
