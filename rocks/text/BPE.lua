@@ -63,7 +63,7 @@ local function word_end(text, at)
    local start = text:byte(at) == 32 and at + 1 or at
    local kind = character(text, start)
    if kind and kind ~= "space" then return end_of_run(text, start, kind) end
-   -- with several spaces before a word, the last space belongs to the word
+   -- If several spaces stand before a word, the last space belongs to the word.
    local last, stop = at, at
    while true do
       local found, after = character(text, stop)
@@ -78,6 +78,7 @@ end
 ---@param text string
 ---@return fun(): string?
 function BPE.words(text)
+   if type(text) ~= "string" then args.refuse("text.BPE.words", "text", "a string", text) end
    local at = 1
    return function()
       if at > #text then return nil end
@@ -134,10 +135,12 @@ end
 
 local to_character, to_byte = byte_characters()
 
+-- Returns the bytes that a text of GPT-2's files represents. A text with other characters, such as
+-- the special token <|endoftext|>, and a text that is not UTF-8 are returned as they are.
 local function from_characters(text)
+   if not utf8.len(text) then return text end
    local bytes = {}
    for _, code in utf8.codes(text) do
-      -- a special token such as <|endoftext|> is stored as it is
       if not to_byte[code] then return text end
       bytes[#bytes + 1] = to_byte[code]
    end
@@ -207,11 +210,11 @@ function BPE.load_tiktoken(path)
    local tokens, numbers, count = {}, {}, 0
    for line in text:gmatch "[^\r\n]+" do
       local code, number = line:match "^(%S+) (%d+)$"
-      local token = code and from_base64(code)
-      if not token then
+      local token, id = code and from_base64(code), math.tointeger(tonumber(number))
+      if not token or not id or id >= 1 << 31 then
          return nil, ("%s: expected a token in base64 and a number, got %q"):format(path, line)
       end
-      tokens[math.tointeger(number) + 1], numbers[token] = token, math.tointeger(number) + 1
+      tokens[id + 1], numbers[token] = token, id + 1
       count = count + 1
    end
    if count == 0 or #tokens ~= count then return nil, ("%s: numbers have gaps"):format(path) end
@@ -238,8 +241,8 @@ local function count_words(text)
    return list
 end
 
--- Counts how often each pair of adjacent tokens occurs, and records the words that contain each
--- pair.
+-- The class of tables that count how often each pair of adjacent tokens occurs, and that record the
+-- words that contain each pair.
 local Pairs = {}
 Pairs.__index = Pairs
 
@@ -259,7 +262,7 @@ function Pairs:add_word(word, sign)
 end
 
 -- Returns the most frequent pair. Of several equally frequent pairs, the first in byte order is
--- returned.
+-- returned. Returns nil if no pair occurs twice.
 function Pairs:best()
    local best
    for _, row in pairs(self) do
@@ -375,9 +378,16 @@ end
 ---@return string
 function BPE:decode(numbers)
    if torch.is_tensor(numbers) then numbers = numbers:reshape(-1):tolist() end
-   local parts = {}
-   for i, number in ipairs(numbers) do
-      parts[i] = self.tokens[number]
+   if type(numbers) ~= "table" then
+      args.refuse("text.BPE.decode", "numbers", "a list of integers or a tensor", numbers)
+   end
+   local parts, count = {}, 0
+   for i in pairs(numbers) do
+      if math.type(i) == "integer" and i > count then count = i end
+   end
+   for i = 1, count do
+      local number = numbers[i]
+      parts[i] = number ~= nil and self.tokens[number] or nil
       if not parts[i] then
          args.refuse("text.BPE.decode", "number " .. i, "an integer from 1 to " .. #self.tokens,
             number)
@@ -386,12 +396,18 @@ function BPE:decode(numbers)
    return table.concat(parts)
 end
 
---- Writes vocab.json and merges.txt, the files of Hugging Face's tokenizers.
+--- Writes vocab.json and merges.txt, the files of Hugging Face's tokenizers. Raises an error if the
+--- tokens come from a file of ranks, which has no list of merges.
 ---@param vocab string  a file's name
 ---@param merges string  a file's name
 ---@return true?
 ---@return string? message
 function BPE:save(vocab, merges)
+   for name, path in pairs {vocab = vocab or false, merges = merges or false} do
+      if type(path) ~= "string" then
+         args.refuse("text.BPE.save", name, "a file's name", path or nil)
+      end
+   end
    if not self.merges then torch.raise "text.BPE.save: tiktoken's ranks have no list of merges" end
    local numbers, lines = {}, {"#version: 0.2"}
    for number, token in ipairs(self.tokens) do numbers[in_characters(token)] = number - 1 end

@@ -18,9 +18,12 @@ local torch = require "tlua"
 ---@field file_ids integer[]  the numbers as in the tokenizer's file, from 0
 ---@field type_ids integer[]  1 for tokens of the first text, 2 for tokens of the second
 ---@field tokens string[]  the texts of the tokens in the vocabulary
----@field offsets integer[][]  the first and last byte of each token in its text, or {1, 0}
----@field word_ids (integer|false)[]  the word of its text that each token belongs to, from 1
----@field sequence_ids (integer|false)[]  1 for the first text, 2 for the second
+---@field offsets integer[][]  the first and last byte of each token in its text; {1, 0} for tokens
+--- that do not come from a text
+---@field word_ids (integer|false)[]  the word of its text that each token belongs to, from 1; false
+--- for tokens that do not come from a text
+---@field sequence_ids (integer|false)[]  1 for tokens of the first text, 2 for tokens of the
+--- second, false for tokens that do not come from a text
 ---@field attention_mask integer[]  0 for padding
 ---@field special_tokens_mask integer[]  1 for tokens that do not come from a text
 ---@field overflowing text.Encoding[]  the parts that truncation has cut off
@@ -279,7 +282,7 @@ function Encoding._special(vocabulary, ids, tokens, kind)
          new.surface[i] = tokens[i]
       end
    end
-   -- other functions recognise an encoding of special tokens by its field n
+   -- Other functions recognise an encoding of special tokens by its field n.
    new.runs[1], new.n = {count = #ids, type = kind, is_special = true}, #ids
    return new
 end
@@ -321,12 +324,20 @@ function Encoding:pad(length, options)
    return self
 end
 
---- Returns the first and last token of a word.
+local function check_position(name, what, value, sequence)
+   if type(value) ~= "number" then args.refuse(name, what, "an integer", value) end
+   if sequence ~= nil and sequence ~= 1 and sequence ~= 2 then
+      args.refuse(name, "sequence", "1 or 2", sequence)
+   end
+end
+
+--- Returns the positions of a word's first and last token.
 ---@param word integer  from 1
----@param sequence? integer  1 for the first text, 2 for the second
+---@param sequence? integer  1 for the first text, which is the default, 2 for the second
 ---@return integer? first  nil if the word has no token
 ---@return integer? last
 function Encoding:word_to_tokens(word, sequence)
+   check_position("text.Encoding.word_to_tokens", "word", word, sequence)
    local first, last
    for i, of in ipairs(self.sequence_ids) do
       if of == (sequence or 1) and self.words[i] == word then first, last = first or i, i end
@@ -334,11 +345,12 @@ function Encoding:word_to_tokens(word, sequence)
    return first, last
 end
 
---- Returns the token that contains a byte of a text.
+--- Returns the position of the token that contains a byte of a text, or nil if there is none.
 ---@param byte integer  from 1
----@param sequence? integer  1 for the first text, 2 for the second
+---@param sequence? integer  1 for the first text, which is the default, 2 for the second
 ---@return integer?
 function Encoding:byte_to_token(byte, sequence)
+   check_position("text.Encoding.byte_to_token", "byte", byte, sequence)
    for i, of in ipairs(self.sequence_ids) do
       if of == (sequence or 1) and byte >= self.first[i] and byte <= self.last[i] then return i end
    end

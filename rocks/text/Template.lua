@@ -54,8 +54,8 @@ local function converted(name, variables)
    return list
 end
 
--- Returns the rendered text, and a list with the first and last byte of each part inside {%
--- generation %}.
+-- Returns the rendered text, and a list with the first and last byte of each part between {%
+-- generation %} and {% endgeneration %}.
 function Template:_render(name, variables)
    local list = converted(name, variables)
    local ok, text, generated = pcall(evaluator.render, self.nodes, list)

@@ -162,6 +162,22 @@ function Tokenizer.from_pretrained(folder)
    return folder_files.read(self, folder)
 end
 
+-- Returns the number of elements of a list. Raises an error if an element before the last one is
+-- nil.
+local function length_of(name, what, list)
+   local count = 0
+   for i in pairs(list) do
+      if math.type(i) == "integer" and i > count then count = i end
+   end
+   for i = 1, count do
+      if list[i] == nil then
+         torch.raise(("%s: %s[%d]: expected no nil in a list of %d elements"):format(name, what, i,
+            count))
+      end
+   end
+   return count
+end
+
 -- Raises an error if `options` has a field other than the one that `option` names, or if the value
 -- of this field is not a boolean.
 local function check_flag(name, options, option)
@@ -227,7 +243,8 @@ end
 local truncation_arguments = args.signature [[text.Tokenizer.enable_truncation(max_length: integer,
    stride: integer = 0, strategy: string = 'longest_first', direction: string = 'right')]]
 
---- Makes `encode` truncate its results to a number of tokens, special tokens included.
+--- Makes `encode` and `encode_batch` truncate their results to a number of tokens, special tokens
+--- included. The tokens that are cut off go to the field `overflowing` of the results.
 ---@param max_length integer  the largest number of tokens
 ---@param options? {stride: integer, strategy: string, direction: string}  stride: how many tokens
 --- adjacent parts share; strategy: which text is cut, "longest_first", "only_first" or
@@ -259,10 +276,12 @@ local padding_arguments = args.signature [[text.Tokenizer.enable_padding(
    direction: string = 'right', pad_id: integer = 1, pad_type_id: integer = 1,
    pad_token: string = '[PAD]', length: integer = 0, pad_to_multiple_of: integer = 0)]]
 
---- Makes `encode` pad its results to the length of the longest encoding of the batch, or to
---- `length` tokens.
----@param options? table  direction ("right" or "left"), pad_id and pad_type_id (from 1), pad_token,
---- length, pad_to_multiple_of
+--- Makes `encode` and `encode_batch` pad their results to `length` tokens or, without this option,
+--- to the length of the longest encoding of the batch.
+---@param options? table  direction: the end at which padding is added, "right" or "left"; pad_id:
+--- the padding's number, from 1; pad_type_id: the padding's type, from 1; pad_token: the padding's
+--- text; length: the number of tokens, 0 for the longest encoding's; pad_to_multiple_of: if it is
+--- above 0, the number of tokens is rounded up to a multiple of it
 ---@return text.Tokenizer self
 function Tokenizer:enable_padding(options)
    local a = padding_arguments(options)
@@ -328,6 +347,7 @@ function Tokenizer:train_from_iterator(iterator, trainer)
    local name = "text.Tokenizer.train_from_iterator"
    if type(iterator) == "table" and not getmetatable(iterator) then
       local list, i = iterator, 0
+      length_of(name, "iterator", list)
       iterator = function()
          i = i + 1
          return list[i]
@@ -349,6 +369,7 @@ function Tokenizer:train(files, trainer)
       args.refuse(name, "files", "a list of names", files)
    end
    local lines = {}
+   length_of(name, "files", files)
    for i, path in ipairs(files) do
       if type(path) ~= "string" then
          args.refuse(name, ("files[%d]"):format(i), "a file's name", path)
@@ -401,6 +422,7 @@ function Tokenizer:encode_batch(texts, options)
    if type(texts) ~= "table" then
       args.refuse("text.Tokenizer.encode_batch", "texts", "a list", texts)
    end
+   length_of("text.Tokenizer.encode_batch", "texts", texts)
    local list, adds = {}, not options or options.add_special_tokens ~= false
    for i, text in ipairs(texts) do
       if type(text) == "table" then
@@ -417,7 +439,7 @@ function Tokenizer:encode_batch(texts, options)
    return list
 end
 
---- Returns the text that tokens stand for.
+--- Returns the text that tokens stand for. Special tokens are left out by default.
 ---@param ids integer[]|Tensor  the numbers of the tokens, from 1
 ---@param options? {skip_special_tokens: boolean}  true by default
 ---@return string
@@ -433,6 +455,7 @@ function Tokenizer:decode(ids, options)
    if type(ids) ~= "table" then
       args.refuse("text.Tokenizer.decode", "ids", "a list of numbers or a tensor", ids)
    end
+   length_of("text.Tokenizer.decode", "ids", ids)
    local skips = not options or options.skip_special_tokens ~= false
    local list = {}
    for i, id in ipairs(ids) do
@@ -455,6 +478,7 @@ function Tokenizer:decode_batch(batch, options)
    if type(batch) ~= "table" or getmetatable(batch) then
       args.refuse("text.Tokenizer.decode_batch", "batch", "a list", batch)
    end
+   length_of("text.Tokenizer.decode_batch", "batch", batch)
    local list = {}
    for i, ids in ipairs(batch) do list[i] = self:decode(ids, options) end
    return list
@@ -467,9 +491,10 @@ end
 ---@param options? table  tokenize: false to return the text; add_generation_prompt: whether to
 --- append the beginning of the model's answer; continue_final_message: whether to leave the last
 --- message open; tools, documents: lists of tables; chat_template: a template or the name of one;
---- return_dict: false to return only input_ids; return_tensors, padding, truncation, max_length;
---- return_assistant_tokens_mask: whether to return assistant_masks, which are 1 for tokens inside
---- {% generation %}
+--- return_dict: false to return only input_ids; return_tensors: true or "pt" to return tensors;
+--- padding: true or "longest", "max_length" or "do_not_pad"; truncation: whether texts are cut to
+--- max_length tokens; return_assistant_tokens_mask: whether to return assistant_masks, which are 1
+--- for tokens inside {% generation %}
 ---@return any
 function Tokenizer:apply_chat_template(messages, options)
    if options ~= nil and (type(options) ~= "table" or getmetatable(options)) then
@@ -478,23 +503,34 @@ function Tokenizer:apply_chat_template(messages, options)
    return chat.apply(self, messages, options or {})
 end
 
---- Returns the chat template.
----@param chat_template? string  a template or the name of one
+--- Returns the chat template that apply_chat_template would use. Raises an error if the tokenizer
+--- has none.
+---@param chat_template? string  a template, which is returned unchanged, or the name of one
 ---@param tools? table[]  if given, a template for tool use is preferred
 ---@return string
 function Tokenizer:get_chat_template(chat_template, tools)
-   return chat.template(self, chat_template, tools ~= nil)
+   return chat.template(self, chat_template, tools ~= nil, "text.Tokenizer.get_chat_template")
 end
 
---- Returns the number of a token.
+--- Returns the number of a token, or nil for an unknown token.
 ---@param token string
 ---@return integer?
-function Tokenizer:token_to_id(token) return self.ids[token] end
+function Tokenizer:token_to_id(token)
+   if type(token) ~= "string" then
+      args.refuse("text.Tokenizer.token_to_id", "token", "a string", token)
+   end
+   return self.ids[token]
+end
 
---- Returns the token of a number.
+--- Returns the token with a number, or nil if there is none.
 ---@param id integer  from 1
 ---@return string?
-function Tokenizer:id_to_token(id) return self.tokens[id] end
+function Tokenizer:id_to_token(id)
+   if type(id) ~= "number" then
+      args.refuse("text.Tokenizer.id_to_token", "id", "an integer", id)
+   end
+   return self.tokens[id]
+end
 
 --- Returns all tokens with their numbers.
 ---@return table<string, integer>
@@ -505,8 +541,12 @@ function Tokenizer:get_vocab()
 end
 
 local function add_tokens(self, name, list, is_special)
-   local count = 0
-   for i, token in ipairs(list) do
+   if type(list) ~= "table" or list.content ~= nil then
+      args.refuse(name, "tokens", "a list of tokens", list)
+   end
+   local copies, count = {}, 0
+   for i = 1, length_of(name, "tokens", list) do
+      local token = list[i]
       local entry = type(token) == "string" and {content = token} or token
       if type(entry) ~= "table" or type(entry.content) ~= "string" or entry.content == "" then
          args.refuse(name, ("token %d"):format(i), "a text, or a table with content", token)
@@ -523,6 +563,10 @@ local function add_tokens(self, name, list, is_special)
       copy.special = is_special or entry.special or false
       if copy.normalized == nil then copy.normalized = not copy.special end
       copy.id = nil
+      copies[i] = copy
+   end
+   -- Tokens are added only once all of them have been checked.
+   for _, copy in ipairs(copies) do
       if loading.add_token(self, copy) then count = count + 1 end
    end
    refresh(self)

@@ -64,7 +64,9 @@ end
 ---@param options? {vocab_size: integer, min_frequency: integer, special_tokens:
 --- (string|table)[], show_progress: boolean, limit_alphabet: integer,
 --- initial_alphabet: string[], continuing_subword_prefix: string, end_of_word_suffix: string,
---- max_token_length: integer}  vocab_size is 30000 by default, min_frequency 0
+--- max_token_length: integer}  vocab_size: the largest number of tokens, 30000 by default;
+--- min_frequency: the least number of occurrences of a pair that is merged, 0 by default;
+--- show_progress: has no effect
 ---@return table
 function M.BpeTrainer(options)
    return make("BPE", options, "limit_alphabet", "initial_alphabet", "continuing_subword_prefix",

@@ -44,7 +44,7 @@ function M.new(blob)
    local units, texts = size // 4, blob:sub(size + 5)
    local known = {}
    local function unit(node)
-      -- outside the trie, a unit whose label matches no byte is returned
+      -- For a node outside the trie, the result is a unit whose label matches no byte.
       if node >= units then return 0x80000000 end
       local found = known[node]
       if not found then

@@ -97,8 +97,13 @@ end
 ---@param self table  a tokenizer
 ---@param choice? string
 ---@param has_tools boolean
+---@param who? string  the function's name in messages, by default that of apply_chat_template
 ---@return string
-function M.template(self, choice, has_tools)
+function M.template(self, choice, has_tools, who)
+   who = who or name
+   if choice ~= nil and type(choice) ~= "string" then
+      args.refuse(who, "chat_template", "a text", choice)
+   end
    local known = self.chat_template
    if type(known) == "table" then
       if choice and known[choice] then return known[choice] end
@@ -108,13 +113,12 @@ function M.template(self, choice, has_tools)
       local names = {}
       for key in pairs(known) do names[#names + 1] = key end
       table.sort(names)
-      torch.raise(("%s: expected chat_template, one of %s, since none is the default"):format(name,
+      torch.raise(("%s: expected chat_template, one of %s, since none is the default"):format(who,
          table.concat(names, ", ")))
    end
    choice = choice or known
-   if type(choice) == "string" then return choice end
-   if choice ~= nil then refuse("chat_template", "a text", choice) end
-   return torch.raise(name .. ": expected a chat_template: the tokenizer has none")
+   if choice then return choice end
+   return torch.raise(who .. ": expected a chat_template: the tokenizer has none")
 end
 
 local function compiled(self, source)
@@ -191,6 +195,16 @@ local function cut_final(text, final)
 end
 
 local function check(options)
+   for _, option in ipairs {"tokenize", "return_dict", "add_generation_prompt",
+      "return_assistant_tokens_mask"} do
+      local value = options[option]
+      if value ~= nil and type(value) ~= "boolean" then refuse(option, "a boolean", value) end
+   end
+   local form, most = options.return_tensors, options.max_length
+   if form ~= nil and type(form) ~= "boolean" and form ~= "pt" then
+      refuse("return_tensors", 'a boolean or "pt"', form)
+   end
+   if most ~= nil and math.type(most) ~= "integer" then refuse("max_length", "an integer", most) end
    if options.sanitize_control_tokens then
       torch.raise(name .. ": sanitize_control_tokens is not supported")
    end

@@ -35,7 +35,7 @@ function M.protect(read, text, ...)
    error(parts, 0)
 end
 
--- Adds a token to a tokenizer's lists, and returns whether the token is new.
+--- Adds a token to a tokenizer's lists, and returns whether the token is new.
 ---@param self table
 ---@param token table
 ---@return boolean

@@ -5,7 +5,8 @@
 --                        (see chunks.lua)
 --    splits              whether a text is always split between two chunks
 --    drops_spaces        whether white space is dropped from all parts
---    ignores_spaces      whether is_local holds if white space is later dropped from the parts
+--    ignores_spaces      whether the parts of a text also consist of its chunks' parts, although
+--                        is_local is false, if a later pre-tokeniser drops white space
 --    needs_whole(text)   optional: whether a text is an exception to is_local
 --    config              the pre-tokeniser's configuration; a sequence also has the field `parts`
 

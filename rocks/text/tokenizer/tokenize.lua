@@ -253,7 +253,12 @@ local function tokenize(self, what, text)
    local all = {n = 0, m = 0, word = 0, ids = {}, parts = {}}
    if type(text) == "table" and not getmetatable(text) then
       all.list_words = {}
-      for i, word in ipairs(text) do
+      local count = 0
+      for i in pairs(text) do
+         if math.type(i) == "integer" and i > count then count = i end
+      end
+      for i = 1, count do
+         local word = text[i]
          check_text(("%s[%d]"):format(what, i), word)
          local before = all.n
          add_text(self, word, all)

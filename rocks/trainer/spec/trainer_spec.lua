@@ -30,7 +30,6 @@ local function net(methods)
    for name, method in pairs(methods or {}) do Net[name] = method end
    return Net()
 end
-
 describe("Trainer.fit", function()
    it("takes the steps of a hand-written loop", function()
       torch.manual_seed(4)
