@@ -13,6 +13,8 @@ local replace_file = require "tlua.io.replace"
 local read_file = require "tlua.utils.read_file"
 local characters = require "tlua.text.tokenizer.characters"
 
+--- GPT-2's byte-pair encoding. Its tokens can be learnt from a text or read from files.
+---
 ---     local bpe = torch.text.BPE.train("low lower lowest low low", 260)
 ---     local tokens = bpe:encode "low"
 ---     print(#tokens, bpe:decode(tokens))

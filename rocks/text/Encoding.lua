@@ -7,6 +7,8 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local torch = require "tlua"
 
+--- The tokens of a text, or of a pair of texts, with their places in the text.
+---
 ---     local Tokenizer = torch.text.Tokenizer
 ---     local tokenizer = assert(Tokenizer.from_str(Tokenizer.example))
 ---     local encoding = tokenizer:encode "low lower"
@@ -83,7 +85,7 @@ end
 
 function lazy.overflowing() return {} end
 
--- Computes the arrays `first`, `last` and `words` from self.parts, in which Tokenizer.lua stores
+-- Computes the arrays `first`, `last` and `words` from self.parts, in which tokenize.lua stores
 -- three values for each part of the text: its tokens, the position before its first byte, and the
 -- number of words before it.
 local function place(self)

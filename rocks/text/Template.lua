@@ -9,6 +9,8 @@ local ordered = require "tlua.text.template.ordered"
 local parser = require "tlua.text.template.parser"
 local values = require "tlua.text.template.values"
 
+--- A Jinja template with the features that chat templates use.
+---
 ---     local template = torch.text.Template
 ---        "{% for m in messages %}<{{ m.role }}> {{ m.content }}{% endfor %}"
 ---     print(template:render {messages = {{role = "user", content = "Hello"}}})
@@ -64,8 +66,9 @@ function Template:_render(name, variables)
 end
 
 --- Renders the template with the given variables. A table whose element 1 is set becomes a list.
---- Other tables become dicts with sorted keys. To keep the order of keys, pass a dict that
---- `Template.json` has returned.
+--- Other tables become dicts. Their keys are put into the order that messages and tools usually
+--- have (such as role before content); other keys follow, sorted. To keep the order of keys, pass a
+--- dict that `Template.json` has returned.
 ---@param variables? table<string, any>
 ---@return string
 function Template:render(variables)

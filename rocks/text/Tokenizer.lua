@@ -16,6 +16,8 @@ local pieces = require "tlua.text.tokenizer.pieces"
 local saving = require "tlua.text.tokenizer.saving"
 local encode_one = require "tlua.text.tokenizer.tokenize".encode_one
 
+--- Converts texts to tokens and tokens to texts, as Hugging Face's tokenizers do.
+---
 ---     local Tokenizer = torch.text.Tokenizer
 ---     local tokenizer = assert(Tokenizer.from_str(Tokenizer.example))
 ---     local encoding = tokenizer:encode "low lower lowest"

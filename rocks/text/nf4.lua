@@ -198,9 +198,13 @@ function M.load_in_4bit(model, options)
       torch.raise(("%s: model: expected linear layers, got none in %s"):format(title,
          torch.type(model)))
    end
-   for _, item in ipairs(list) do
+   -- All layers are quantized before the first one is replaced, so that a weight that is not finite
+   -- leaves the model unchanged.
+   local layers = {}
+   for i, item in ipairs(list) do layers[i] = Linear4bit(item[2]) end
+   for i, item in ipairs(list) do
       local above, field = item[1]:match "^(.*)%.([^.]*)$"
-      model:get_submodule(above or "")[field or item[1]] = Linear4bit(item[2])
+      model:get_submodule(above or "")[field or item[1]] = layers[i]
    end
    return model, #list
 end

@@ -12,8 +12,10 @@ local M = {}
 
 local title_logps <const> = "text.preference.sequence_logps"
 
---- Returns the log-probability of each sequence's labels, (B): the sum over all labels, where the
---- logits before a label predict it. Labels of -100 and the labels in the first column are ignored.
+--- Returns the log-probability of each sequence's labels, (B). It is the sum of the
+--- log-probabilities of all labels; the logits at a position predict the label at the next
+--- position. Labels of -100 and the labels in the first column, which no logits predict, are
+--- ignored.
 ---
 ---     local logits = torch.zeros(1, 3, 4)
 ---     local labels = torch.tensor {{-100, 2, 3}}
@@ -62,8 +64,8 @@ local loss_types <const> = {sigmoid = true, hinge = true, ipo = true}
 ---@param reference_chosen_logps Tensor  of the chosen answers by the reference model, (B)
 ---@param reference_rejected_logps Tensor  of the rejected answers by the reference model, (B)
 ---@param options? {beta: number, label_smoothing: number, loss_type: string}  beta: 0.1 by default;
---- label_smoothing: the share of pairs that are expected to be swapped, from 0 to below 0.5, for
---- "sigmoid"; loss_type: "sigmoid" by default
+--- label_smoothing: the expected share of pairs in which the chosen and the rejected answer are
+--- swapped by mistake, from 0 to below 0.5, for "sigmoid"; loss_type: "sigmoid" by default
 ---@return Tensor losses
 ---@return Tensor chosen_rewards
 ---@return Tensor rejected_rewards
@@ -209,9 +211,12 @@ function M.pack(texts, length, eos_token_id)
    if not is_token(eos_token_id) then
       args.refuse(title, "eos_token_id", "a token number from 1", eos_token_id)
    end
-   local all = {}
-   for i, text in ipairs(texts) do
-      local name = ("texts[%d]"):format(i)
+   local all, count = {}, 0
+   for i in pairs(texts) do
+      if math.type(i) == "integer" and i > count then count = i end
+   end
+   for i = 1, count do
+      local text, name = texts[i], ("texts[%d]"):format(i)
       if type(text) ~= "table" then args.refuse(title, name, "a list of tokens", text) end
       for k, token in ipairs(text) do
          if not is_token(token) then

@@ -2,5 +2,5 @@
 -- the manual. lua/tlua/repl/vocabulary.lua explains the format.
 return [[
 numbers: the numbers of the tokens
-input_ids: (B, S): the numbers of the tokens, from 1
+input_ids: the numbers of the tokens, from 1, of shape (B, S)
 ]]

@@ -46,13 +46,14 @@ local function may_improve(o, running, finished, is_done, made)
    return best:gt(worst):any(2, true)
 end
 
---- Searches for the best continuations of prompts. Returns token numbers of shape (B *
---- num_return_sequences, S).
+--- Searches for the best continuations of prompts. Returns the token numbers, and the score of each
+--- continuation.
 ---@param model text.PreTrainedModel
 ---@param ids Tensor  (B, S)
 ---@param o table  the options
 ---@param processors_of fun(prompt: integer): function[]
----@return Tensor
+---@return Tensor  (B * num_return_sequences, S)
+---@return Tensor  (B * num_return_sequences)
 function M.search(model, ids, o, processors_of)
    local beams, batch = o.num_beams, ids:size(1)
    local steps = Steps(model, ids, o, beams)

@@ -1,4 +1,5 @@
--- init.lua - torch.text.generation. Its function generate continues texts with a language model.
+-- init.lua - continues texts with a language model. The method `generate` of models calls the
+-- function `generate` of this file.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -98,9 +99,32 @@ local function check_scores(o)
       decay)
 end
 
+-- Checks the options that have no default, whose types are therefore not known to fields.check.
+local function check_objects(o)
+   refuse_unless(o.max_length == nil or math.type(o.max_length) == "integer", "max_length",
+      "an integer", o.max_length)
+   local list = o.logits_processor
+   refuse_unless(list == nil or type(list) == "table" and not getmetatable(list),
+      "logits_processor", "a list of functions", list)
+   for i, process in ipairs(list or {}) do
+      refuse_unless(args.is_callable(process), ("logits_processor[%d]"):format(i), "a function",
+         process)
+   end
+   local strings, tokenizer = o.stop_strings, o.tokenizer
+   refuse_unless(strings == nil or type(strings) == "string" or type(strings) == "table",
+      "stop_strings", "a string or a list of strings", strings)
+   refuse_unless(tokenizer == nil or type(tokenizer) == "table" and tokenizer.decode, "tokenizer",
+      "a tokenizer", tokenizer)
+   refuse_unless(strings == nil or tokenizer, "tokenizer",
+      "a tokenizer, which stop_strings needs", tokenizer)
+   refuse_unless(o.length_penalty == o.length_penalty and math.abs(o.length_penalty) < math.huge,
+      "length_penalty", "a finite number", o.length_penalty)
+end
+
 local function check(model, o)
    check_tokens(model, o)
    check_scores(o)
+   check_objects(o)
    refuse_unless(o.temperature > 0, "temperature", "a positive number", o.temperature)
    refuse_unless(o.top_p > 0 and o.top_p <= 1, "top_p", "a number above 0, up to 1", o.top_p)
    refuse_unless(o.min_p >= 0 and o.min_p <= 1, "min_p", "a number from 0 to 1", o.min_p)
@@ -129,10 +153,6 @@ local function check(model, o)
       o.streamer)
    refuse_unless(o.streamer == nil or o.num_beams == 1, "streamer", "none with num_beams above 1",
       o.streamer)
-   if o.stop_strings then
-      refuse_unless(o.tokenizer and o.tokenizer.decode, "tokenizer",
-         "a tokenizer, which stop_strings needs", o.tokenizer)
-   end
    if model.inputs == "seq2seq" and not o.decoder_input_ids then
       refuse_unless(is_token(o.decoder_start_token_id), "decoder_start_token_id",
          "a token number from 1", o.decoder_start_token_id)

@@ -206,8 +206,8 @@ local take_resize = args.signature [[text.PreTrainedModel.resize_token_embedding
    new_num_tokens: integer, pad_to_multiple_of: integer?)]]
 
 --- Changes the number of tokens, for example after special tokens were added to a tokenizer. Tokens
---- keep their embeddings and the weights of their logits. Those of new tokens are the mean over the
---- old tokens, to which Hugging Face adds noise of 1e-9 of the old tokens' covariance. Replaced
+--- keep their embeddings and the weights of their logits. A new token gets the mean over the old
+--- tokens. (Hugging Face's library adds noise of 1e-9 of the old tokens' covariance.) Replaced
 --- parameters are new tensors, so an optimizer must be created afterwards.
 ---
 ---     local config = {model_type = "gpt2", n_embd = 4, n_head = 2}
@@ -228,10 +228,14 @@ function PreTrainedModel:resize_token_embeddings(...)
    return embeddings.resize(title, self, (count + multiple - 1) // multiple * multiple)
 end
 
---- Generates tokens that continue `input_ids`; see text.generate.
----@param input_ids Tensor  (B, S), with padding on the left
----@param options? table
----@return Tensor  (B, S + new tokens)
+--- Generates tokens that continue `input_ids`. For a model with an encoder and a decoder, the
+--- result has the decoder's tokens only. With the option return_scores, also returns the scores.
+---@param input_ids Tensor  (B, S), with padding on the left, where attention_mask is 0
+---@param options? table  the options of transformers' GenerationConfig, such as max_new_tokens,
+--- do_sample, temperature, top_k, top_p, num_beams, repetition_penalty, eos_token_id and streamer;
+--- the README of torch.text lists all of them. Missing options have the values in
+--- generation_config.json and config.json
+---@return Tensor  (B * num_return_sequences, S + new tokens)
 function PreTrainedModel:generate(input_ids, options)
    return require "tlua.text.generation".generate(self, input_ids, options)
 end
@@ -240,7 +244,8 @@ end
 --- library can load. If the weights have more than max_shard_size bytes, they are split into
 --- several files with an index.
 ---@param folder string  created if it does not exist
----@param options? {max_shard_size: integer}
+---@param options? {max_shard_size: integer}  max_shard_size: the largest number of bytes of a file
+--- with weights; by default there is one file
 function PreTrainedModel:save_pretrained(folder, options)
    require "tlua.text.models.loading".save(self, folder, options)
 end

@@ -19,16 +19,18 @@ local function plain(value)
    return copy
 end
 
---- Reads a JSON file.
+--- Reads a JSON file, which must contain an object. Fields that are null are left out.
 ---@param path string
+---@param title? string  the function's name in messages, "text.from_pretrained" by default
 ---@return table
-function M.read_json(path)
+function M.read_json(path, title)
+   title = title or "text.from_pretrained"
    local file <close>, message = io.open(path, "rb")
-   if not file then torch.raise("text.from_pretrained: " .. message) end
+   if not file then torch.raise(("%s: %s"):format(title, message)) end
    local value, why = json.decode(file:read "a" or "")
-   if value == nil then torch.raise(("text.from_pretrained: %s: %s"):format(path, why)) end
+   if value == nil then torch.raise(("%s: %s: %s"):format(title, path, why)) end
    if type(value) ~= "table" or value == json.null or json.is_array(value) then
-      torch.raise(("text.from_pretrained: %s: expected a JSON object"):format(path))
+      torch.raise(("%s: %s: expected a JSON object"):format(title, path))
    end
    return plain(value)
 end

@@ -220,10 +220,8 @@ M.defaults = {
    tie_word_embeddings = false, rope_theta = configs.none,
 }
 
---- Returns the kinds of the layers in a list: "sliding_attention" for a layer with a sliding
---- window, or else "full_attention".
----@param config table
----@return string[]
+-- Returns the list of the layers' kinds: "sliding_attention" for a layer with a sliding window, or
+-- else "full_attention".
 local function kinds_of(config, traits)
    local kinds = {}
    for i = 1, config.num_hidden_layers do

@@ -89,7 +89,7 @@ function M.resize(title, model, count)
       resize_bias(module, old, count)
       module.out_features = count
    end)
-   -- in some families the bias belongs to the module around the layer
+   -- In some families, the bias belongs to the module that contains the layer.
    for _, module in ipairs(model:modules()) do
       for name in pairs(outputs) do
          if torch.type(module[name]) == "nn.Linear" then resize_bias(module, old, count) end

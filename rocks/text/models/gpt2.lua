@@ -22,7 +22,7 @@ local family = define.family {
    },
    finish = function(config) configs.check_multiple("text.GPT2", config, "n_embd", "n_head") end,
    width = function(config) return config.n_embd end,
-   -- older files store causal masks under these names
+   -- Older files store causal masks under these names.
    ignore = {"%.attn%.bias$", "%.attn%.masked_bias$"},
 }
 

@@ -24,7 +24,7 @@ local family = define.family {
       config.rope_theta = config.rope_theta or config.rotary_emb_base
    end,
    width = function(config) return config.hidden_size end,
-   -- older files store causal masks under these names
+   -- Older files store causal masks under these names.
    ignore = {"%.attention%.bias$", "%.attention%.masked_bias$"},
 }
 

@@ -150,6 +150,9 @@ function M.from_pretrained(...)
    local family = family_of(title, given)
    local name = name_of(family, given, a.architecture)
    local cls = class_of(title, family, name)
+   if a.dtype ~= "auto" and not pcall(torch.empty, 0, {dtype = a.dtype}) then
+      args.refuse(title, "dtype", '"auto" or the name of a dtype', a.dtype)
+   end
    local state = loading.read_state(a.folder)
    if a.strict then check_counts(title, a.folder, given, state) end
    local model = a.strict and make_meta(cls, given) or cls(given)

@@ -5,6 +5,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local json = require "tlua.utils.json"
 local configs = require "tlua.text.models.config"
+local replace_file = require "tlua.io.replace"
 
 local M = {}
 
@@ -145,10 +146,10 @@ end
 -- Saving ----------------------------------------------------------------------------------------
 
 local function write(path, value)
-   local file <close>, message = io.open(path, "wb")
-   local ok
-   if file then ok, message = file:write(json.encode(value), "\n") end
-   if not ok then torch.raise(("save_pretrained: %s: %s"):format(path, message)) end
+   local failure = replace_file(path, function(file)
+      return select(2, file:write(json.encode(value), "\n"))
+   end)
+   if failure then torch.raise(("save_pretrained: %s: %s"):format(path, failure)) end
 end
 
 -- Splits a table of tensors into a list of tables, each of at most `most` bytes. A tensor that is
@@ -170,7 +171,7 @@ end
 --- Saves a model in a folder, which is created if it does not exist.
 ---@param model text.PreTrainedModel
 ---@param folder string
----@param options? {max_shard_size: integer}
+---@param options? {max_shard_size: integer}  in bytes
 function M.save(model, folder, options)
    if type(folder) ~= "string" then
       args.refuse("save_pretrained", "folder", "a folder's path", folder)
@@ -181,7 +182,7 @@ function M.save(model, folder, options)
       args.refuse("save_pretrained", "max_shard_size", "a number of bytes", most)
    end
    local ok, message = torch.io.make_folder(folder)
-   if not ok then torch.raise("save_pretrained: " .. message) end
+   if not ok then torch.raise(("save_pretrained: %s: %s"):format(folder, message)) end
    local config = {}
    for key, value in pairs(model.config) do config[key] = value end
    config.architectures = {torch.type(model):match "[^.]+$"}

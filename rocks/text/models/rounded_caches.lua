@@ -1,6 +1,6 @@
--- rounded_caches.lua - caches that store keys and values in fewer bits. Their kinds have
--- llama.cpp's names: "f32", "f16", and "q8_0", which rounds each group of 32 elements to 8 bits
--- with a common scale.
+-- rounded_caches.lua - the kinds of caches of keys and values, with llama.cpp's names. "f32" is the
+-- ordinary cache, "f16" stores 16 bits for each element, and "q8_0" rounds each group of 32
+-- elements to 8 bits with a common scale.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -9,7 +9,7 @@ local Cache = require "tlua.text.models.cache"
 local Half = class.class("text.HalfCache", Cache)
 
 function Half:pack(key, value)
-   -- `unpack` converts keys and values back to this dtype, which queries have too
+   -- `unpack` converts keys and values back to this dtype, which the queries have too.
    self.dtype = key.dtype
    return {key:to "float16", value:to "float16"}
 end

@@ -3,6 +3,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local json = require "tlua.utils.json"
+local replace_file = require "tlua.io.replace"
 
 local M = {}
 
@@ -14,11 +15,13 @@ local M = {}
 function M.save(title, folder, config, state)
    if type(folder) ~= "string" then args.refuse(title, "folder", "a folder's path", folder) end
    local ok, message = torch.io.make_folder(folder)
-   if not ok then torch.raise("save_pretrained: " .. message) end
+   if not ok then torch.raise(("%s: %s: %s"):format(title, folder, message)) end
    config.inference_mode = true
-   local file <close>, why = io.open(folder .. "/adapter_config.json", "wb")
-   if file then ok, why = file:write(json.encode(config), "\n") end
-   if not file or not ok then torch.raise("save_pretrained: " .. tostring(why)) end
+   local path = folder .. "/adapter_config.json"
+   local failure = replace_file(path, function(file)
+      return select(2, file:write(json.encode(config), "\n"))
+   end)
+   if failure then torch.raise(("%s: %s: %s"):format(title, path, failure)) end
    for key, tensor in pairs(state) do state[key] = tensor:contiguous() end
    torch.save(state, folder .. "/adapter_model.safetensors")
 end

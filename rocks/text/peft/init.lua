@@ -251,14 +251,19 @@ local function inject(title, model, c)
       torch.raise(("%s: target_modules: no linear layer of %s has a name such as %q%s"):format(
          title, torch.type(model), first, suggest.hint(first, names)))
    end
-   for _, item in ipairs(found) do
-      local path, name, layer = table.unpack(item)
+   -- All adapters are made before the first layer is replaced, so that an error leaves the model
+   -- unchanged.
+   local adapters = {}
+   for i, item in ipairs(found) do
+      local _, name, layer = table.unpack(item)
       local rank = value_for(title, name, c, "rank_pattern", c.r)
       local alpha = value_for(title, name, c, "alpha_pattern", c.lora_alpha)
       local scaling = alpha / (c.use_rslora and rank ^ 0.5 or rank)
-      local above, field = path:match "^(.*)%.([^.]*)$"
-      local owner = model:get_submodule(above or "")
-      owner[field or path] = Lora(layer, rank, scaling, c.lora_dropout, c.init_lora_weights)
+      adapters[i] = Lora(layer, rank, scaling, c.lora_dropout, c.init_lora_weights)
+   end
+   for i, item in ipairs(found) do
+      local above, field = item[1]:match "^(.*)%.([^.]*)$"
+      model:get_submodule(above or "")[field or item[1]] = adapters[i]
    end
 end
 
@@ -298,10 +303,10 @@ end
 ---@return table
 function PeftModel:forward(...) return self.base_model(...) end
 
---- Continues texts with the model; see text.generate.
----@param input_ids Tensor
----@param options? table
----@return Tensor
+--- Continues texts with the model, as PreTrainedModel:generate does.
+---@param input_ids Tensor  (B, S), with padding on the left
+---@param options? table  the options of PreTrainedModel:generate
+---@return Tensor  (B * num_return_sequences, S + new tokens)
 function PeftModel:generate(input_ids, options)
    local model = self.base_model.model
    return modes.evaluating(self, model.generate, model, input_ids, options)
@@ -382,8 +387,8 @@ local function without_adapters(self, is_merged)
    return self.base_model.model
 end
 
---- Adds the adapters to the weights, and returns the model without adapters. 4-bit weights are
---- converted to the model's dtype.
+--- Adds the adapters to the weights, and returns the model without adapters. Layers whose weight
+--- has 4 bits per element are replaced by layers of the model's dtype.
 ---@return text.PreTrainedModel
 function PeftModel:merge_and_unload() return without_adapters(self, true) end
 
@@ -442,7 +447,7 @@ for key in pairs(defaults) do fields[key] = true end
 for key in pairs(others) do fields[key] = true end
 
 --- Loads the adapters that PEFT or save_pretrained has written to a folder, and adds them to a
---- model.
+--- model. If the files do not fit the model, raises an error and leaves the model unchanged.
 ---
 ---     local config = {model_type = "gpt2", n_embd = 4, n_head = 2}
 ---     local model = torch.text.from_config(config)
@@ -463,7 +468,7 @@ function M.from_pretrained(model, folder, options)
    if type(folder) ~= "string" then args.refuse(title, "folder", "a folder's path", folder) end
    args.check_options(title, options, "is_trainable")
    local is_trainable = options and options.is_trainable or false
-   local given, config = configs.read_json(folder .. "/adapter_config.json"), {}
+   local given, config = configs.read_json(folder .. "/adapter_config.json", title), {}
    if prompts.kinds[given.peft_type] then
       return prompts.load(title, model, folder, given, is_trainable)
    end
@@ -476,8 +481,11 @@ function M.from_pretrained(model, folder, options)
             title, folder, key, args.describe(given[key])))
       end
    end
+   local saved, trained = torch.load(folder .. "/adapter_model.safetensors"), {}
+   for i, p in ipairs(class.isinstance(model, nn.Module) and model:parameters() or {}) do
+      trained[i] = p.requires_grad
+   end
    local tuned = PeftModel(model, config)
-   local saved = torch.load(folder .. "/adapter_model.safetensors")
    local own = adapter_state(tuned)
    local faults = {}
    for key, tensor in pairs(own) do
@@ -495,6 +503,7 @@ function M.from_pretrained(model, folder, options)
    if #faults > 0 then
       table.sort(faults)
       tuned:unload()
+      for i, p in ipairs(model:parameters()) do p:requires_grad_(trained[i]) end
       torch.raise(("%s: %s: %s"):format(title, folder, table.concat(faults, "; ")))
    end
    torch.no_grad(function()

@@ -71,8 +71,8 @@ function Finder:find(text)
       local first, last, token = matched(self, text, at)
       if not first then return list end
       at = last + 1
-      -- false if the rstrip option of the previous token has taken the spaces with which this token
-      -- begins
+      -- `is_free` is false if the rstrip option of the previous token has taken the spaces with
+      -- which this token begins.
       local is_free = first >= taken
       if is_free and (not token.single_word or stands_alone(text, first, last)) then
          if token.lstrip then

@@ -64,7 +64,7 @@ local function normalized(message)
    return new
 end
 
--- Returns the list of conversations, and whether the user passed a batch.
+-- Returns the list of conversations, and whether the user passed several conversations.
 local function conversations_of(messages)
    local value = value_of("messages", messages)
    if values.kind(value) ~= "list" or #value == 0 then

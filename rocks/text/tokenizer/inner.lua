@@ -1,6 +1,6 @@
 -- inner.lua - describes a tokenizer to the implementation in C (src/io/tokens.h). The description
 -- consists of the model and of the steps that convert ASCII texts. If the C code does not support
--- one of the steps, Tokenizer.lua converts all chunks.
+-- one of the steps, tokenize.lua converts all chunks.
 
 local bytes = require "tlua.text.tokenizer.bytes"
 local characters = require "tlua.text.tokenizer.characters"
@@ -273,8 +273,7 @@ local function walk(state, known, part)
    describe(state, part)
 end
 
--- Adds a step that hands a text over to Tokenizer.lua if the normalised text contains an added
--- token.
+-- Adds a step that leaves a text to tokenize.lua if the normalised text contains an added token.
 local function check_added(state, finder)
    if finder.n == 0 then return end
    local list = {}
