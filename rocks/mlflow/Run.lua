@@ -40,16 +40,15 @@ end
 
 -- Calls a method of the run's store. If the store is a server that has failed, a folder replaces
 -- it: then calls the folder's method, and returns nil if that call fails, too. Raises an error if
--- the server refuses the request.
+-- the server or the folder refuses the request.
 local function ask(self, method, ...)
    if not self.store then return nil end
    local ok, result = pcall(self.store[method], self.store, ...)
    if ok then return result end
-   if self.store.remote and not (type(result) == "table" and result.refused) then
+   if type(result) == "table" and result.refused then torch.raise("mlflow: " .. result.refused) end
+   if self.store.remote then
       fall_back(self, result)
       return self.store and ask(self, method, ...)
-   elseif self.store.remote then
-      torch.raise("mlflow: " .. result.refused)
    end
    notice("mlflow: %s; no further values are logged", result)
    self.store = nil
@@ -93,8 +92,11 @@ local function check_open(self, who)
    end
 end
 
-local function sorted(entries, who, convert)
-   if type(entries) ~= "table" then args.refuse(who, "entries", "a table", entries) end
+-- Returns the entries of a table as a list sorted by key. `name` is the name of the argument.
+local function sorted(entries, who, convert, name)
+   if type(entries) ~= "table" or getmetatable(entries) then
+      args.refuse(who, name, "a table", entries)
+   end
    local list = {}
    for key, value in pairs(entries) do
       list[#list + 1] = {key = check_key(who, key), value = convert(who, value)}
@@ -116,7 +118,7 @@ end
 ---@param params table<string, any>
 function Run:log_params(params)
    check_open(self, "log_params")
-   ask(self, "log", self, {params = sorted(params, "log_params", text)})
+   ask(self, "log", self, {params = sorted(params, "log_params", text, "params")})
 end
 
 --- Logs a parameter of the run. Its value cannot change afterwards.
@@ -138,7 +140,7 @@ function Run:_points(who, metrics, step)
    if step ~= nil and math.tointeger(step) == nil then
       args.refuse(who, "step", "an integer", step)
    end
-   local list, time = sorted(metrics, who, number), now()
+   local list, time = sorted(metrics, who, number, "metrics"), now()
    for _, entry in ipairs(list) do
       entry.timestamp, entry.step = time, math.tointeger(step or 0)
    end
@@ -157,7 +159,7 @@ end
 ---@param tags table<string, any>
 function Run:set_tags(tags)
    check_open(self, "set_tags")
-   ask(self, "log", self, {tags = sorted(tags, "set_tags", text)})
+   ask(self, "log", self, {tags = sorted(tags, "set_tags", text, "tags")})
 end
 
 --- Sets a tag of the run.
@@ -178,7 +180,9 @@ end
 ---@param artifact_file string  the file's path among the run's files, such as "notes/model.txt"
 function Run:log_text(contents, artifact_file)
    check_open(self, "log_text")
-   if type(contents) ~= "string" then args.refuse("log_text", "text", "a string", contents) end
+   if type(contents) ~= "string" then
+      args.refuse("log_text", "contents", "a string", contents)
+   end
    ask(self, "put", self, check_path("log_text", artifact_file), contents)
 end
 
@@ -189,6 +193,9 @@ function Run:log_artifact(local_path, artifact_path)
    check_open(self, "log_artifact")
    if type(local_path) ~= "string" then
       args.refuse("log_artifact", "local_path", "a path", local_path)
+   end
+   if artifact_path ~= nil and type(artifact_path) ~= "string" then
+      args.refuse("log_artifact", "artifact_path", "a folder", artifact_path)
    end
    local file, message = io.open(local_path, "rb")
    local contents = file and file:read "a"

@@ -123,8 +123,17 @@ function Files:place(kind, key)
    return path
 end
 
---- Stores parameters, tags and metrics of a run.
+--- Stores parameters, tags and metrics of a run. Raises an error, and stores nothing, if a
+--- parameter has another value already.
 function Files:log(_, entries)
+   for _, e in ipairs(entries.params or {}) do
+      local file <close> = io.open(("%s/params/%s"):format(self.run.folder, e.key), "rb")
+      local old = file and file:read "a"
+      if old and old ~= e.value then
+         error({refused = ("%s: the parameter has the value %q already, which cannot be changed to "
+            .. "%q"):format(e.key, old, e.value)}, 0)
+      end
+   end
    for _, e in ipairs(entries.params or {}) do write(self:place("params", e.key), e.value) end
    for _, e in ipairs(entries.tags or {}) do write(self:place("tags", e.key), e.value) end
    for _, e in ipairs(entries.metrics or {}) do

@@ -3,7 +3,7 @@
 return [[
 contents: the text
 experiment_name: the name of the experiment
-local_path: the file or folder to copy
+local_path: the file to copy
 run_name: the name of the run
 status: the state in which the run ends
 tags: the tags by name

@@ -153,7 +153,7 @@ end
 -- Raises an error if a tensor or a network that `load` has read differs in its sizes from the part
 -- of the agent into which it would be copied.
 local function check_sizes(name, path, part_name, part, saved)
-   local own = part
+   local own
    if torch.is_tensor(part) then
       own, saved = {[part_name] = part}, {[part_name] = saved}
    elseif class.isinstance(part, nn.Module) then

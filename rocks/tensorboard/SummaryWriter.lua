@@ -135,8 +135,15 @@ local take_scalars = args.signature [[add_scalars(main_tag: string, tag_scalar_d
 ---@param global_step? integer  the step of the training
 ---@param walltime? number  seconds since 1970; the present time by default
 function SummaryWriter:add_scalars(...)
-   local a = take_scalars(...)
+   local a, values = take_scalars(...), {}
+   if a.main_tag == "" then args.refuse("add_scalars", "main_tag", "a name", a.main_tag) end
    for name, value in pairs(a.tag_scalar_dict) do
+      if type(name) ~= "string" then
+         args.refuse("add_scalars", "tag_scalar_dict", "strings as names", name)
+      end
+      values[name] = args.to_number("add_scalars", ("tag_scalar_dict[%q]"):format(name), value)
+   end
+   for name, value in pairs(values) do
       below(self, a.main_tag:gsub("/", "_") .. "_" .. name):add_scalar(a.main_tag, value,
          a.global_step, a.walltime)
    end
@@ -204,8 +211,12 @@ end
 
 -- Converts an image to uint8 of shape (H, W, C).
 local function picture(who, image, dataformats)
-   if not torch.is_tensor(image) then args.refuse(who, "img_tensor", "a tensor", image) end
+   if not torch.is_tensor(image) or not image:is_floating_point() and image.dtype ~= "uint8"
+         and image.dtype ~= "bool" then
+      args.refuse(who, "img_tensor", "floating-point numbers from 0 to 1, or uint8", image)
+   end
    image = image:detach():to "cpu"
+   if image.dtype == "bool" then image = image:float() end
    if image:dim() ~= #dataformats then
       torch.raise(("%s: img_tensor: expected %d dimensions for dataformats %s, got shape (%s)")
          :format(who, #dataformats, dataformats, table.concat(image.shape, ", ")))
@@ -316,6 +327,7 @@ function SummaryWriter:add_images(...)
    end
    if a.dataformats == "NHWC" then images = images:permute(1, 4, 2, 3) end
    local n, c, h, w = table.unpack(images.shape)
+   if n == 0 then args.refuse("add_images", "img_tensor", "at least one image", images) end
    local across = math.min(n, 8)
    local down = (n + across - 1) // across
    local sheet = torch.zeros(c, down * h, across * w, {dtype = images.dtype})
@@ -404,9 +416,13 @@ local function hparam_value(name, value)
    return args.refuse("add_hparams", name, "a number, a string or a boolean", value)
 end
 
-local function sorted(t)
+-- Returns the sorted keys of the table `t`, which is the argument `name` of add_hparams.
+local function sorted(t, name)
    local keys = {}
-   for key in pairs(t) do keys[#keys + 1] = key end
+   for key in pairs(t) do
+      if type(key) ~= "string" then args.refuse("add_hparams", name, "strings as names", key) end
+      keys[#keys + 1] = key
+   end
    table.sort(keys)
    return keys
 end
@@ -430,7 +446,7 @@ function SummaryWriter:add_hparams(...)
       end
    end
    local infos, values, names = {}, {}, {}
-   for i, name in ipairs(sorted(hparams)) do
+   for i, name in ipairs(sorted(hparams, "hparam_dict")) do
       local value, kind = hparam_value(name, hparams[name])
       local domain = {}
       for k, member in ipairs(domains[name] or domain) do
@@ -440,7 +456,11 @@ function SummaryWriter:add_hparams(...)
       infos[i] = bytes(4, bytes(1, name) .. int(4, kind) .. domain)
       values[i] = bytes(1, bytes(1, name) .. bytes(2, value))
    end
-   for i, name in ipairs(sorted(metrics)) do names[i] = bytes(5, bytes(1, bytes(2, name))) end
+   local metric_names, numbers = sorted(metrics, "metric_dict"), {}
+   for i, name in ipairs(metric_names) do
+      numbers[i] = args.to_number("add_hparams", ("metric_dict[%q]"):format(name), metrics[name])
+      names[i] = bytes(5, bytes(1, bytes(2, name)))
+   end
    local run = below(self, a.run_name or tostring(os.time()))
    local function put(tag, field, content)
       local data = int(1, 0) .. bytes(field, content)
@@ -449,8 +469,8 @@ function SummaryWriter:add_hparams(...)
    put("experiment", 2, table.concat(infos) .. table.concat(names))
    put("session_start_info", 3, table.concat(values))
    put("session_end_info", 4, int(1, 1))
-   for _, name in ipairs(sorted(metrics)) do
-      run:add_scalar(name, metrics[name], a.global_step)
+   for i, name in ipairs(metric_names) do
+      run:add_scalar(name, numbers[i], a.global_step)
    end
    run:flush()
 end

@@ -6,45 +6,49 @@ local wire = require "tlua.tensorboard.wire"
 
 local M = {}
 
+-- Decodes a message. Returns a function that returns the first value of a field, or `default` if
+-- the message does not have the field. Files leave out fields whose value is 0 or an empty text.
+local function reader_of(text)
+   local fields = protobuf.fields(text or "") or {}
+   local function get(number, default) return fields[number] and fields[number][1] or default end
+   return get, fields
+end
+
+-- Returns the numbers of a packed list, each of `size` bytes, in the given format of string.unpack.
+local function unpacked(packed, format, size)
+   local numbers = {}
+   for at = 1, #packed - size + 1, size do
+      numbers[#numbers + 1] = format:unpack(packed, at)
+   end
+   return numbers
+end
+
 local function value_of(text)
-   local f = protobuf.fields(text)
-   local value = {tag = f[1] and f[1][1], simple_value = f[2] and f[2][1]}
-   if f[4] then
-      local image = protobuf.fields(f[4][1])
-      value.image = {height = image[1][1], width = image[2][1], png = image[4][1]}
+   local field = reader_of(text)
+   local value = {tag = field(1), simple_value = field(2)}
+   if field(4) then
+      local image = reader_of(field(4))
+      value.image = {height = image(1, 0), width = image(2, 0), png = image(4, "")}
    end
-   if f[6] then
-      local audio = protobuf.fields(f[6][1])
-      value.audio = {
-         sample_rate = audio[1][1], channels = audio[2][1], frames = audio[3][1],
-         wav = audio[4][1],
-      }
+   if field(6) then
+      local audio = reader_of(field(6))
+      value.audio = {sample_rate = audio(1, 0.0), channels = audio(2, 0), frames = audio(3, 0),
+         wav = audio(4, "")}
    end
-   if f[5] then
-      local h = protobuf.fields(f[5][1])
-      local function list(packed)
-         local numbers = {}
-         for at = 1, #packed, 8 do numbers[#numbers + 1] = ("<d"):unpack(packed, at) end
-         return numbers
-      end
-      value.histogram = {
-         min = h[1][1], max = h[2][1], num = h[3][1], sum = h[4][1], sum_squares = h[5][1],
-         bucket_limit = list(h[6][1]), bucket = list(h[7][1]),
-      }
+   if field(5) then
+      local h = reader_of(field(5))
+      value.histogram = {min = h(1, 0.0), max = h(2, 0.0), num = h(3, 0.0), sum = h(4, 0.0),
+         sum_squares = h(5, 0.0), bucket_limit = unpacked(h(6, ""), "<d", 8),
+         bucket = unpacked(h(7, ""), "<d", 8)}
    end
-   if f[8] then
-      local t = protobuf.fields(f[8][1])
-      value.strings = t[8]
-      if t[5] then
-         value.floats = {}
-         for at = 1, #t[5][1], 4 do
-            value.floats[#value.floats + 1] = ("<f"):unpack(t[5][1], at)
-         end
-      end
+   if field(8) then
+      local tensor, fields = reader_of(field(8))
+      value.strings = fields[8]
+      if tensor(5) then value.floats = unpacked(tensor(5), "<f", 4) end
    end
-   if f[9] then
-      local plugin = protobuf.fields(protobuf.fields(f[9][1])[1][1])
-      value.plugin = plugin[1][1]
+   if field(9) then
+      local metadata = reader_of(field(9))
+      value.plugin = reader_of(metadata(1))(1)
    end
    return value
 end
@@ -56,7 +60,8 @@ local function event_of(text)
       wall_time = f[1] and f[1][1], step = f[2] and f[2][1] or 0, file_version = f[3] and f[3][1],
       graph_def = f[4] and f[4][1], values = {},
    }
-   for i, value in ipairs(f[5] and protobuf.fields(f[5][1])[1] or {}) do
+   local summary = f[5] and protobuf.fields(f[5][1])
+   for i, value in ipairs(summary and summary[1] or {}) do
       event.values[i] = value_of(value)
    end
    return event

@@ -122,7 +122,9 @@ function M.draw_bounding_boxes(...)
    check_finite(title, "boxes", a.boxes)
    local colours = colours_of(title, a.colors, a.boxes:size(1))
    local result = to_bytes(a.image)
-   for i, box in ipairs(a.boxes:long():cpu():tolist()) do
+   -- Coordinates far outside the image are clamped, since they may not fit into integers.
+   local whole = a.boxes:double():trunc():clamp(-2 ^ 31, 2 ^ 31):long():cpu():tolist()
+   for i, box in ipairs(whole) do
       local x1, y1, x2, y2 = table.unpack(box)
       if x1 > x2 or y1 > y2 then
          torch.raise(("%s: boxes[%d]: expected x1 <= x2 and y1 <= y2, got (%d, %d, %d, %d)"):format(

@@ -192,7 +192,7 @@ end
 ---     --> torch.Size([1, 8, 9])
 ---@param path string
 ---@param mode? string  a name of ImageReadMode, "UNCHANGED" by default
----@return Tensor  (channels, height, width) uint8
+---@return Tensor  the image in the form that decode_image returns
 function M.read_image(...)
    local a = take_image(...)
    local bytes = torch.io.bytes(files.read("vision.io.read_image", a.path))

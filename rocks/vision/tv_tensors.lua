@@ -118,7 +118,8 @@ define(M.Mask, "Mask", "mask", 2, "a tensor of shape (..., H, W)")
 -- Checks the height and width of an image, and returns them.
 local function canvas_size(title, size)
    local h, w = size[1], size[2]
-   if #size ~= 2 or not (math.tointeger(h) and math.tointeger(w)) or h < 0 or w < 0 then
+   local are_numbers = #size == 2 and math.type(h) and math.type(w)
+   if not are_numbers or not (math.tointeger(h) and math.tointeger(w)) or h < 0 or w < 0 then
       args.refuse(title, "canvas_size", "a height and a width", size)
    end
    return {math.tointeger(h), math.tointeger(w)}

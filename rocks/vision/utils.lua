@@ -22,7 +22,8 @@ end
 local function batch_of(title, images)
    if type(images) == "table" and not torch.is_tensor(images) then
       if #images == 0 then args.refuse(title, "tensor", "at least one image", images) end
-      for _, image in ipairs(images) do
+      for i = 1, #images do
+         local image = images[i]
          if not torch.is_tensor(image) or image:size() ~= images[1]:size() then
             args.refuse(title, "tensor", "images of one shape", image)
          end

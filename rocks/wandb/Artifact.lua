@@ -65,7 +65,9 @@ local function base64(bytes)
    end))
 end
 
-local function add(self, title, source, path)
+-- Returns an entry for the file `source`, or nil if the artifact already has this file. Raises an
+-- error if the file cannot be added.
+local function entry_of(self, title, source, path)
    if self.logged then torch.raise(title .. ": the artifact was logged already") end
    if path:find "^/" or path:find "%f[^/\0]%.%.%f[/\0]" or not utf8.len(path) then
       args.refuse(title, "name", "a relative path in UTF-8", path)
@@ -79,11 +81,16 @@ local function add(self, title, source, path)
    if old and old.digest ~= entry.digest then
       torch.raise(("%s: name: %s is in the artifact already, with other contents"):format(title,
          path))
-   elseif not old then
-      self.places[path] = entry
-      table.insert(self.entries, entry)
-      table.sort(self.entries, function(a, b) return a.path < b.path end)
    end
+   return not old and entry or nil
+end
+
+local function add(self, entries)
+   for _, entry in ipairs(entries) do
+      self.places[entry.path] = entry
+      table.insert(self.entries, entry)
+   end
+   table.sort(self.entries, function(a, b) return a.path < b.path end)
 end
 
 --- Adds a file.
@@ -94,7 +101,7 @@ function Artifact:add_file(local_path, name)
    if io_folder.list(local_path) then
       args.refuse(title, "local_path", "a file; add_dir adds a folder", local_path)
    end
-   add(self, title, local_path, name or local_path:match "[^/]+$" or local_path)
+   add(self, {entry_of(self, title, local_path, name or local_path:match "[^/]+$" or local_path)})
 end
 
 --- Adds all files of a folder and of the folders in it.
@@ -105,9 +112,12 @@ function Artifact:add_dir(local_path, name)
    local title <const> = NAME .. ".add_dir"
    local root = local_path:gsub("(.)/+$", "%1")
    if not io_folder.list(root) then args.refuse(title, "local_path", "a folder", local_path) end
+   local entries = {}
    for _, path in ipairs(io_folder.files_below(root)) do
-      add(self, title, path, (name and name .. "/" or "") .. path:sub(#root + 2))
+      entries[#entries + 1] = entry_of(self, title, path,
+         (name and name .. "/" or "") .. path:sub(#root + 2))
    end
+   add(self, entries)
 end
 
 checked.methods(Artifact, [[

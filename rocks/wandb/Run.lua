@@ -309,19 +309,22 @@ function Run:log(data, step, is_complete)
          self.step)
       return
    end
-   -- All values are converted before the first value is stored. So an error leaves no incomplete
-   -- row.
+   -- All values are converted before the earlier row is recorded and the first value is stored. So
+   -- after an error the run is as it was before the call. `target` gives the files of images and
+   -- tables the number of the new row.
    local row = {}
-   if step and step > self.step then
-      commit(self)
-      self.step = step
-   end
+   local target = {step = step or self.step,
+      _write_file = function(_, ...) return self:_write_file(...) end}
    for name, value in pairs(data) do
       if type(name) ~= "string" or name == "" or name:find "^_" or not utf8.len(name) then
          args.refuse(title, "data", type(name) == "string" and not utf8.len(name)
             and "names in UTF-8" or "names that do not begin with _", name)
       end
-      row[name] = values.convert(title, name, value, self)
+      row[name] = values.convert(title, name, value, target)
+   end
+   if step and step > self.step then
+      commit(self)
+      self.step = step
    end
    self.row = self.row or {}
    for name, value in pairs(row) do

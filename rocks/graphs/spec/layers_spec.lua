@@ -230,8 +230,8 @@ describe("layers of torch.graphs.nn", function()
    end)
 
    it("take the widths of an MLP as a list or as options", function()
-      local mlp = N.MLP {in_channels = 4, hidden_channels = 8, out_channels = 2, num_layers = 3}
-      assert.same({4, 8, 8, 2}, mlp.channel_list)
+      local options = {in_channels = 4, hidden_channels = 8, out_channels = 2, num_layers = 3}
+      assert.same({4, 8, 8, 2}, N.MLP(options).channel_list)
       assert.same({4, 2}, N.MLP(4, {out_channels = 2, num_layers = 1}).channel_list)
       assert.raises("MLP: hidden_channels: expected an integer of at least 1, in place of channel_list, got nil",
          function() N.MLP {in_channels = 4, out_channels = 2, num_layers = 2} end)

@@ -221,6 +221,18 @@ it("mistakes raise errors", function()
       assert.raises("step: expected an integer, got 1.5", function() run:log_metric("a", 1, 1.5) end)
       assert.raises("artifact_file: expected a path below the run's folder", function() run:log_text("x", "../x") end)
       assert.raises("log_artifact: ", "nowhere", function() run:log_artifact "nowhere" end)
+      assert.raises("log_artifact: artifact_path: expected a folder, got a table",
+         function() run:log_artifact("nowhere", {}) end)
+      assert.raises("log_text: contents: expected a string, got 3", function() run:log_text(3, "x") end)
+      assert.raises("log_params: params: expected a table, got 3", function() run:log_params(3) end)
+      assert.raises("log_metrics: metrics: expected a table, got nil", function() run:log_metrics() end)
+      run:log_param("lr", 0.1)
+      run:log_param("lr", 0.1)
+      assert.raises('mlflow: lr: the parameter has the value "0.1" already, which cannot be changed to "0.2"',
+         function() run:log_params {batch = 64, lr = 0.2} end)
+      local params = run.artifact_uri:match "^file://(.*)/artifacts$" .. "/params/"
+      assert.equal("0.1", shell.read(params .. "lr"))
+      assert.is_nil(io.open(params .. "batch"))
       assert.raises('status: expected "FINISHED", "FAILED" or "KILLED", got "DONE"', function() run:finish "DONE" end)
    end)
 end)

@@ -278,6 +278,25 @@ describe("a SummaryWriter", function()
       end)
    end)
 
+   it("reads files that leave out zeros, like those of PyTorch", shell.in_folder(function(folder)
+      local protobuf = require "tlua.utils.protobuf"
+      local bytes, double, float = protobuf.bytes, protobuf.double, protobuf.float
+      local function event(value) return wire.record(double(1, 1.0) .. bytes(5, bytes(1, value))) end
+      -- a histogram of zeros: min, max, sum and sum_squares are left out
+      local histogram = double(3, 3.0) .. protobuf.packed(6, "<d", {0.0, 1e-12}) .. protobuf.packed(7, "<d", {0, 3})
+      shell.write(folder .. "/zeros", event(bytes(1, "h") .. bytes(5, histogram))
+         .. event(bytes(1, "s") .. float(2, 0.0))
+         .. event(bytes(1, "d") .. float(2, 1.0) .. bytes(9, bytes(3, "a description")))
+         .. event(bytes(1, "i") .. bytes(4, "")))
+      local events, message = board.read(folder .. "/zeros")
+      assert.is_nil(message)
+      assert.same({min = 0.0, max = 0.0, num = 3.0, sum = 0.0, sum_squares = 0.0, bucket_limit = {0.0, 1e-12},
+         bucket = {0.0, 3.0}}, events[1].values[1].histogram)
+      assert.equal(0.0, events[2].values[1].simple_value)
+      assert.is_nil(events[3].values[1].plugin)
+      assert.same({height = 0, width = 0, png = ""}, events[4].values[1].image)
+   end))
+
    it("refuses values that it cannot write", function()
       written(function(writer)
          assert.raises("add_scalar: tag: expected a string, got 3", function() writer:add_scalar(3, 1) end)
@@ -286,6 +305,20 @@ describe("a SummaryWriter", function()
             function() writer:add_scalar("a", "x") end)
          assert.raises("global_step: expected an integer, got 1.5", function() writer:add_scalar("a", 1, 1.5) end)
          assert.raises("expected finite numbers", function() writer:add_histogram("a", {0 / 0}) end)
+         assert.raises('add_scalars: tag_scalar_dict["y"]: expected a number or a tensor of one, got "b"',
+            function() writer:add_scalars("a", {x = 1, y = "b"}) end)
+         assert.raises("add_scalars: tag_scalar_dict: expected strings as names, got 1",
+            function() writer:add_scalars("a", {1}) end)
+         assert.raises("add_scalars: main_tag: expected a name", function() writer:add_scalars("", {x = 1}) end)
+         assert.raises('add_hparams: metric_dict["m"]: expected a number or a tensor of one, got "b"',
+            function() writer:add_hparams({lr = 1}, {m = "b"}) end)
+         assert.raises("add_hparams: hparam_dict: expected strings as names, got 1",
+            function() writer:add_hparams({1, a = 2}, {}) end)
+         assert.is_nil(writer.others) -- a call that fails has created no curve
+         assert.raises("add_images: img_tensor: expected at least one image",
+            function() writer:add_images("a", torch.ones(0, 3, 4, 4)) end)
+         assert.raises("add_image: img_tensor: expected floating-point numbers from 0 to 1, or uint8, got an int64",
+            function() writer:add_image("a", torch.ones(3, 4, 4):long()) end)
          assert.raises("expected 1, 3 or 4 channels, got 2",
             function() writer:add_image("a", torch.ones(2, 3, 3)) end)
          local points = torch.ones(2, 3)

@@ -17,8 +17,8 @@ local Dataset <const> = files.Dataset
 
 local pixels <const> = 3 * 32 * 32
 
--- Reads a file that Python's pickle has written. It must contain a dictionary whose fields have the
--- given names and types.
+-- Reads a file that Python's pickle has written. It must contain a dictionary that has a list or an
+-- array under each of the given names.
 local function read_pickle(title, path, ...)
    local content, message = pickles.read(files.read(title, path))
    if type(content) ~= "table" then

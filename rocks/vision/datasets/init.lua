@@ -334,7 +334,7 @@ function STL10:__init(...)
    local prefix = ("%s/stl10_binary/%s_"):format(a.root, a.split)
    local bytes, size = read(title, prefix .. "X.bin"), 3 * 96 * 96
    if #bytes == 0 or #bytes % size ~= 0 then
-      torch.raise(("%sX.bin: expected a multiple of %d bytes, got %d"):format(prefix, size, #bytes))
+      files.fail(title, prefix .. "X.bin", "expected a multiple of %d bytes, got %d", size, #bytes)
    end
    -- The pixels of each channel are stored column by column.
    self.data = torch.frombuffer(bytes, {dtype = "uint8"}):view(-1, 3, 96, 96):transpose(3, 4)
@@ -346,8 +346,8 @@ function STL10:__init(...)
       self.labels = torch.frombuffer(read(title, prefix .. "y.bin"), {dtype = "uint8"}):long()
    end
    if self.labels:size(1) ~= count then
-      torch.raise(("%sy.bin: expected %d labels, got %d"):format(prefix, count,
-         self.labels:size(1)))
+      files.fail(title, prefix .. "y.bin", "expected %d labels, got %d", count,
+         self.labels:size(1))
    end
 end
 
@@ -403,11 +403,22 @@ function CocoDetection:__init(...)
    end
    self.ids, self.categories = {}, content.categories or {}
    local names, lists = {}, {}
+   local kind
    for i, image in ipairs(content.images) do
+      local id = type(image) == "table" and image.id
+      kind = kind or math.type(id) and "number" or type(id)
+      if type(id) ~= kind or kind ~= "number" and kind ~= "string"
+            or type(image.file_name) ~= "string" or lists[id] then
+         torch.raise(("%s: %s: image %d: expected an id of its own and a file_name"):format(title,
+            a.annFile, i))
+      end
       self.ids[i], names[image.id], lists[image.id] = image.id, image.file_name, {}
    end
    for i, own in ipairs(content.annotations) do
-      if not lists[own.image_id] then
+      if type(own) ~= "table" or own.image_id == nil then
+         torch.raise(("%s: %s: annotation %d: expected an object with image_id"):format(title,
+            a.annFile, i))
+      elseif not lists[own.image_id] then
          torch.raise(("%s: %s: annotation %d is of the image %s, which is not in the file"):format(
             title, a.annFile, i, own.image_id))
       end

@@ -29,8 +29,8 @@ end
 
 local function new_node(name) return {name = name, children = {}, counts = {}, text = ""} end
 
--- Parses XML elements without attributes into nested tables. Returns nil and a message if the text
--- contains anything else.
+-- Parses XML elements into nested tables. Attributes are ignored. Returns nil and a message if the
+-- ends of elements do not fit their beginnings.
 local function parse(source)
    local stack = {new_node()}
    source = source:gsub("<%?.-%?>", ""):gsub("<!%-%-.-%-%->", "")

@@ -37,7 +37,12 @@ end
 
 local function deform(title, a)
    local x, offset, weight, mask = a.input, a.offset, a.weight, a.mask
-   if x:dim() ~= 4 then args.refuse(title, "input", "a tensor of shape (N, C, H, W)", x) end
+   if not torch.is_tensor(x) or x:dim() ~= 4 then
+      args.refuse(title, "input", "a tensor of shape (N, C, H, W)", x)
+   end
+   for name, value in pairs {offset = offset or false, mask = mask} do
+      if not torch.is_tensor(value) then args.refuse(title, name, "a tensor", value or nil) end
+   end
    if weight:dim() ~= 4 then
       args.refuse(title, "weight", "a tensor of shape (out, in / groups, kh, kw)", weight)
    end

@@ -12,7 +12,7 @@ local M = {}
 -- Sets random blocks of a map to zero, and scales the other cells. `rank` is the number of spatial
 -- dimensions, 2 or 3.
 local function drop(title, input, p, size, eps, rank)
-   if input:dim() ~= rank + 2 then
+   if not torch.is_tensor(input) or input:dim() ~= rank + 2 then
       args.refuse(title, "input", ("a tensor of %d dimensions"):format(rank + 2), input)
    end
    local shape = {input:size(1), input:size(2)}

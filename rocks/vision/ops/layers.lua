@@ -187,6 +187,9 @@ function Permute:__init(...)
 end
 
 function Permute:forward(input)
+   if not torch.is_tensor(input) then
+      args.refuse("vision.ops.Permute", "input", "a tensor", input)
+   end
    return input:permute(self.dims)
 end
 
@@ -295,6 +298,9 @@ function StochasticDepth:__init(...)
 end
 
 function StochasticDepth:forward(input)
+   if not torch.is_tensor(input) then
+      args.refuse("vision.ops.StochasticDepth", "input", "a tensor", input)
+   end
    if not self.training or self.p == 0 then return input end
    return drop_samples(input, self.p, self.mode)
 end

@@ -189,6 +189,15 @@ end
 
 function MultiScaleRoIAlign:forward(maps, boxes, sizes)
    local title, used = "vision.ops.MultiScaleRoIAlign", {}
+   if type(maps) ~= "table" then args.refuse(title, "maps", "a table of feature maps", maps) end
+   if type(boxes) ~= "table" then
+      args.refuse(title, "boxes", "a list of tensors (n, 4), one for each image", boxes)
+   end
+   for i = 1, #boxes do
+      if not torch.is_tensor(boxes[i]) or boxes[i]:dim() ~= 2 or boxes[i]:size(2) ~= 4 then
+         args.refuse(title, ("boxes[%d]"):format(i), "a tensor of shape (n, 4)", boxes[i])
+      end
+   end
    for i, name in ipairs(self.featmap_names) do
       used[i] = maps[name]
       if not torch.is_tensor(used[i]) then
@@ -197,6 +206,11 @@ function MultiScaleRoIAlign:forward(maps, boxes, sizes)
    end
    if type(sizes) ~= "table" or #sizes ~= #boxes then
       args.refuse(title, "sizes", ("{height, width} of %d images"):format(#boxes), sizes)
+   end
+   for i, size in ipairs(sizes) do
+      if type(size) ~= "table" or type(size[1]) ~= "number" or type(size[2]) ~= "number" then
+         args.refuse(title, ("sizes[%d]"):format(i), "{height, width}", size)
+      end
    end
    local scales = scales_of(used, sizes)
    local function align(map, rows, scale)

@@ -56,6 +56,17 @@ describe("torch.vision.datasets", function()
       shell.write(folder .. "/a.json", [[{"images": [], "annotations": [{"image_id": 7}]}]])
       assert.matches("annotation 1 is of the image 7, which is not in the file",
          message_of(datasets.CocoDetection, folder, folder .. "/a.json"))
+      for images, annotations in pairs {["[{\"file_name\": \"b.png\"}]"] = "[]",
+         ["[{\"id\": 1}]"] = "[]", ["[3]"] = "[]",
+         ["[{\"id\": 1, \"file_name\": \"b.png\"}, {\"id\": \"x\", \"file_name\": \"b.png\"}]"] = "[]",
+         ["[{\"id\": 1, \"file_name\": \"b.png\"}, {\"id\": 1, \"file_name\": \"c.png\"}]"] = "[]"} do
+         shell.write(folder .. "/a.json", ('{"images": %s, "annotations": %s}'):format(images, annotations))
+         assert.matches("a.json: image %d: expected an id of its own and a file_name",
+            message_of(datasets.CocoDetection, folder, folder .. "/a.json"))
+      end
+      shell.write(folder .. "/a.json", '{"images": [], "annotations": [3]}')
+      assert.matches("a.json: annotation 1: expected an object with image_id",
+         message_of(datasets.CocoDetection, folder, folder .. "/a.json"))
       shell.write(folder .. "/a.json", "[1")
       assert.matches("vision.datasets.CocoDetection: .*a.json: ",
          message_of(datasets.CocoDetection, folder, folder .. "/a.json"))

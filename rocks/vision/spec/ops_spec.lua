@@ -300,6 +300,33 @@ describe("errors of torch.vision.ops", function()
          function() ops.roi_pool(torch.zeros(1, 2, 0, 8), {torch.zeros(1, 4)}, 2) end)
    end)
 
+   it("name the argument of a layer that is not a tensor", function()
+      local pool = ops.MultiScaleRoIAlign({1, 2}, 2, 2)
+      local maps = {torch.zeros(1, 3, 8, 8), torch.zeros(1, 3, 4, 4)}
+      for message, fn in pairs {
+         ["DropBlock2d: input: expected a tensor of 4 dimensions, got nil"] = function() ops.DropBlock2d(0.1, 2)() end,
+         ["DeformConv2d: input: expected a tensor of shape (N, C, H, W), got \"a\""] = function()
+            ops.DeformConv2d(4, 8, 3)("a")
+         end,
+         ["DeformConv2d: offset: expected a tensor, got nil"] = function()
+            ops.DeformConv2d(4, 8, 3)(torch.zeros(1, 4, 5, 5))
+         end,
+         ["Permute: input: expected a tensor, got nil"] = function() ops.Permute {1, 2}() end,
+         ["StochasticDepth: input: expected a tensor, got 3"] = function() ops.StochasticDepth(0.5, "row")(3) end,
+         ["MultiScaleRoIAlign: maps: expected a table of feature maps, got nil"] = function() pool() end,
+         ["MultiScaleRoIAlign: boxes: expected a list of tensors (n, 4), one for each image, got nil"] =
+            function() pool(maps) end,
+         ["MultiScaleRoIAlign: boxes[1]: expected a tensor of shape (n, 4), got \"a\""] = function()
+            pool(maps, {"a"}, {{8, 8}})
+         end,
+         ["MultiScaleRoIAlign: sizes[1]: expected {height, width}, got \"a\""] = function()
+            pool(maps, {torch.zeros(1, 4)}, {"a"})
+         end,
+      } do
+         assert.raises("vision.ops." .. message, fn)
+      end
+   end)
+
    it("leave out NaN among the pixels of a cell", function()
       local x = torch.tensor {{{{0 / 0, 2, 5}, {1, 0 / 0, 0 / 0}}}}
       local boxes = {torch.tensor {{0.0, 0, 1, 1}, {2, 0, 2, 1}, {2, 1, 2, 1}}}

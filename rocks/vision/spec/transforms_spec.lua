@@ -133,6 +133,9 @@ describe("errors of transforms", function()
          ["erase: the rectangle of 4 x 4 pixels at %(6, 6%) is not inside"] = function()
             f.erase(image, 6, 6, 4, 4, torch.zeros(1))
          end,
+         ["BoundingBoxes: canvas_size: expected a height and a width"] = function()
+            torch.vision.tv_tensors.BoundingBoxes({{1, 2, 3, 4}}, {format = "XYXY", canvas_size = {"8", 8}})
+         end,
          ["ColorJitter: hue: expected increasing numbers from %-0.5"] = function() v2.ColorJitter {hue = 0.7} end,
       } do
          assert.matches(expected, select(2, pcall(fn)))

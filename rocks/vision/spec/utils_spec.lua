@@ -96,6 +96,10 @@ describe("drawing", function()
             message_of(utils.flow_to_image, torch.zeros(3, 4, 4)),
          ["flow_to_image: flow: expected finite numbers, got nan or inf"] =
             message_of(utils.flow_to_image, torch.full({2, 3, 3}, 0 / 0)),
+         ["draw_bounding_boxes: boxes%[1%]: expected x1 <= x2 and y1 <= y2, got %(2147483648, "] =
+            message_of(utils.draw_bounding_boxes, image, torch.tensor {{1e30, 0, 2, 2}}),
+         ["make_grid: tensor: expected images of one shape, got nil"] =
+            message_of(utils.make_grid, {torch.zeros(3, 2, 2), nil, torch.zeros(3, 2, 2)}),
          ["draw_bounding_boxes: boxes: expected finite numbers, got nan or inf"] =
             message_of(utils.draw_bounding_boxes, image, torch.tensor {{0 / 0, 0, 2, 2}}),
          ["draw_keypoints: keypoints: expected finite numbers, got nan or inf"] =

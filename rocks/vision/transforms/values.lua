@@ -84,7 +84,8 @@ end
 
 local take_rgb = args.signature(prefix .. "grayscale_to_rgb(inpt: tensor)")
 
---- Converts images with 1 channel to images with 3 equal channels; other images are unchanged.
+--- Converts images with 1 channel to images with 3 equal channels. Images with 3 or more channels
+--- are unchanged.
 ---
 ---     local f = torch.vision.transforms.v2.functional
 ---     print(f.grayscale_to_rgb(torch.zeros(1, 2, 2)).shape)

@@ -135,6 +135,9 @@ describe("an artifact", function()
       artifact:add_file(files .. "/a.txt", {name = "x"})
       refuses("x is in the artifact already, with other contents", artifact.add_file, artifact, files .. "/sub/b.bin",
          {name = "x"})
+      artifact:add_file(files .. "/a.txt", {name = "sub/b.bin"})
+      refuses("sub/b.bin is in the artifact already, with other contents", artifact.add_dir, artifact, files)
+      assert.equal(2, #artifact.entries) -- a folder that cannot be added leaves the artifact as it was
       refuses("aliases[1]: expected a name", run.log_artifact, run, artifact, {aliases = {"a:b"}})
       run:log_artifact(artifact)
       refuses("the artifact was logged already", run.log_artifact, run, artifact)

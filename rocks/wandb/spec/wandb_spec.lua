@@ -319,11 +319,17 @@ describe("wandb.init", function()
       bad("w: expected finite numbers, as a tensor with more than 32 elements is kept as a histogram; got a float32 "
          .. "tensor of shape (40)", {w = torch.full({40}, 0 / 0)})
       run:log {q = torch.quantize_per_tensor(torch.ones(40), 1, 0, "quint8")}
+      local before = run.step
+      run:log({early = 1}, {step = before})
+      assert.matches("late: expected a number", failure(run.log, run, {late = print}, {step = before + 3}))
+      assert.equal(before, run.step)
+      run:log({early = 2}, {step = before, commit = true}) -- the row is still open
+      assert.equal(2, run.summary.early)
       local loop = {}
       loop.loop = loop
       assert.matches("expected a number", failure(run.log, run, {loop = loop}))
       run:log {["../../up"] = wandb.Image(torch.ones(2, 2))}
-      assert.matches("media/images/_/_/up_1_%x+.png\n$", shell.ok(("cd %s && find . -name '*.png'"):format(folder)))
+      assert.matches("media/images/_/_/up_2_%x+.png\n$", shell.ok(("cd %s && find . -name '*.png'"):format(folder)))
       run:finish()
    end))
 end)
