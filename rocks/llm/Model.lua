@@ -41,13 +41,16 @@ local take_load = args.signature [[llm.load(path: string, n_ctx: count?, n_batch
 local floating <const> = {float16 = true, bfloat16 = true, float32 = true, float64 = true}
 
 --- Loads a GGUF file. On the CPU, weights stay packed in the memory-mapped file, of which parts are
---- read when they are used. On a GPU, weights are unpacked to `dtype`, float16 by default.
+--- read when they are used. With the option dtype, and on a GPU, weights are unpacked when the file
+--- is loaded.
 ---@param path string
 ---@param options? {n_ctx: integer, n_batch: integer, device: string|torch.device, dtype: string,
---- cache_type: string}  n_ctx: the largest number of tokens in a text, by default the model's own
---- limit; n_batch: the largest number of tokens that one call of the network computes; cache_type:
---- the form of cached keys and values: "f16", the default for packed weights; "f32", which keeps
---- them as they are, the default for other weights; or "q8_0", with about half the memory of "f16"
+--- cache_type: string}  n_ctx: the largest number of tokens in a text, by default (or if it is 0)
+--- the model's own limit; n_batch: the largest number of tokens that one call of the network
+--- computes; dtype: the floating dtype to which weights are unpacked, float16 by default on a GPU;
+--- cache_type: the form of cached keys and values: "f16", the default for packed weights; "f32",
+--- which keeps them as they are, the default for other weights; or "q8_0", with about half the
+--- memory of "f16"
 ---@return llm.Model
 function M.load(...)
    local a = take_load(...)
@@ -116,13 +119,13 @@ end
 --- Empties the cache of keys and values, so that the next text is computed from its beginning.
 function Model:reset() self.scheduler:reset() end
 
---- Returns the tokens of a text; see Tokenizer:encode.
+--- Returns the tokens of a text, as llm.Tokenizer:encode does.
 ---@param text string
 ---@param options? {add_bos: boolean, special: boolean}
 ---@return integer[]
 function Model:tokenize(text, options) return self.tokenizer:encode(text, options) end
 
---- Returns the text of tokens; see Tokenizer:decode.
+--- Returns the text of tokens, as llm.Tokenizer:decode does.
 ---@param tokens integer[]
 ---@param options? {special: boolean}
 ---@return string
@@ -195,7 +198,8 @@ local function check_tokens(self, title, tokens)
       torch.raise(title .. ": tokens: expected at least one token, got none")
    end
    local most = self.model.config.vocab_size
-   for i, token in ipairs(tokens) do
+   for i = 1, #tokens do
+      local token = tokens[i]
       if math.type(token) ~= "integer" or token < 1 or token > most then
          args.refuse(title, ("tokens[%d]"):format(i), ("a token from 1 to %d"):format(most), token)
       end
@@ -275,14 +279,18 @@ local kinds = {}
 local function stops_of(title, stop)
    if stop == nil then return {} end
    if type(stop) ~= "table" then stop = {stop} end
-   local list = {}
-   for i, text in pairs(stop) do
-      if math.type(i) ~= "integer" or i < 1 or i > #stop then
+   local list, count = {}, 0
+   for i in pairs(stop) do
+      if math.type(i) ~= "integer" or i < 1 then
          args.refuse(title, "stop", "a text, or a list of texts", stop)
-      elseif type(text) ~= "string" or text == "" then
-         args.refuse(title, "stop", "a text that is not empty, or a list of texts", text)
       end
-      list[i] = text
+      count = math.max(count, i)
+   end
+   for i = 1, count do
+      if type(stop[i]) ~= "string" or stop[i] == "" then
+         args.refuse(title, "stop", "a text that is not empty, or a list of texts", stop[i])
+      end
+      list[i] = stop[i]
    end
    return list
 end
@@ -423,13 +431,13 @@ end
 --- number, typical_p: number, repeat_penalty: number, presence_penalty: number, frequency_penalty:
 --- number, repeat_last_n: integer, stop: string|string[], stream: function, seed: integer,
 --- logit_bias: table<integer, number>, logits_processor: function, grammar: any, echo: boolean,
---- draft_model: any, num_pred_tokens: integer, max_ngram_size: integer}  max_tokens: 0 for as many
---- tokens as n_ctx allows; temperature: 0 for the most likely token; stream(text) is called with
---- each new piece of text, and ends the generation by returning false; grammar: a grammar in GBNF,
---- or an llm.Grammar, which the text will obey; draft_model: a smaller llm.Model with the same
---- tokens, or "prompt_lookup", which proposes up to num_pred_tokens next tokens that this model
---- then verifies in one step (speculative decoding); max_ngram_size: the largest number of tokens
---- that prompt_lookup compares
+--- draft_model: any, num_pred_tokens: integer, max_ngram_size: integer}  max_tokens: 16 by default;
+--- 0 or less for as many tokens as n_ctx allows; temperature: 0 for the most likely token;
+--- stream(text) is called with each new piece of text, and ends the generation by returning false;
+--- grammar: a grammar in GBNF, or an llm.Grammar, which the text will obey; draft_model: a smaller
+--- llm.Model with the same tokens, or "prompt_lookup", which proposes up to num_pred_tokens next
+--- tokens that this model then verifies in one step (speculative decoding); max_ngram_size: the
+--- largest number of tokens that prompt_lookup compares
 ---@return string text
 ---@return string reason  "stop" or "length"
 function Model:generate(prompt, options)
@@ -482,6 +490,9 @@ function Model:create_chat_completion(messages, options)
    if not self.tokenizer.chat_template then
       torch.raise(("%s: %s has no chat template"):format(title, self.path))
    end
+   if own.template_variables ~= nil and type(own.template_variables) ~= "table" then
+      args.refuse(title, "template_variables", "a table", own.template_variables)
+   end
    local variables = {add_generation_prompt = true, tools = own.tools}
    for name, value in pairs(own.template_variables or {}) do variables[name] = value end
    local text = self.tokenizer:apply_chat_template(messages, variables)
@@ -506,9 +517,13 @@ function Model:embed(input, options)
    local title = "llm.Model.embed"
    local a = take_embed(input, options)
    local texts = type(input) == "table" and input or {input}
-   local rows = {}
+   local rows, count = {}, 0
+   for i in pairs(texts) do
+      if math.type(i) == "integer" and i > count then count = i end
+   end
    local _ <close> = torch.no_grad()
-   for i, text in ipairs(texts) do
+   for i = 1, count do
+      local text = texts[i]
       if type(text) ~= "string" then args.refuse(title, "input", "a text or texts", text) end
       local tokens = prompt_of(self, title, text)
       check_tokens(self, title, tokens)
@@ -520,7 +535,8 @@ function Model:embed(input, options)
    return type(input) == "table" and torch.stack(rows) or rows[1]
 end
 
---- Returns embeddings in llama-cpp-python's form: `data[i].embedding` is a list of numbers.
+--- Returns embeddings in llama-cpp-python's form: `data[i].embedding` is a list of numbers, the
+--- embedding of the i-th text.
 ---@param input string|string[]
 ---@return table
 function Model:create_embedding(input)

@@ -4,8 +4,8 @@
 
 local M = {}
 
--- Fields reads the metadata whose names begin with the architecture's name, such as
--- "llama.block_count".
+-- The class of objects that read the metadata whose names begin with the architecture's name, such
+-- as "llama.block_count".
 local Fields = {}
 Fields.__index = Fields
 

@@ -99,7 +99,7 @@ function M.maker(title, o, llm)
       end
       draft = from_model(other, o)
    else
-      args.refuse(title, "draft_model", 'a llm.Model, or "prompt_lookup"', other)
+      args.refuse(title, "draft_model", 'an llm.Model, or "prompt_lookup"', other)
    end
    return function(tokens, most)
       most = math.min(most, o.num_pred_tokens)

@@ -576,7 +576,7 @@ function M._matcher(title, grammar, tokenizer)
    if type(grammar) == "string" then
       grammar = Grammar.from_string(grammar)
    elseif not class.isinstance(grammar, Grammar) then
-      args.refuse(title, "grammar", "a llm.Grammar, or GBNF", grammar)
+      args.refuse(title, "grammar", "an llm.Grammar, or GBNF", grammar)
    end
    grammar.masks = grammar.masks or setmetatable({}, {__mode = "k"})
    grammar.masks[tokenizer] = grammar.masks[tokenizer] or {}

@@ -77,7 +77,8 @@ end
 -- Writes the rule for an object. Required properties come first and optional properties second,
 -- each in alphabetical order, because Lua tables do not keep the order of the schema.
 function Writer:object(schema, path)
-   local properties, is_required = schema.properties or {}, {}
+   local properties, is_required = {}, {}
+   for name, value in pairs(schema.properties or {}) do properties[name] = value end
    for _, name in ipairs(schema.required or {}) do
       if properties[name] == nil then
          if schema.additionalProperties == false then
@@ -163,6 +164,12 @@ function Writer:expression(schema, path)
    for name in pairs(schema) do
       if not known[name] then
          refuse(path, "the keyword %s is not supported", tostring(name))
+      end
+   end
+   for name, kind in pairs {properties = "an object", required = "a list"} do
+      local value = schema[name]
+      if value ~= nil and type(value) ~= "table" then
+         refuse(path, "%s: expected %s, got %s", name, kind, args.describe(value))
       end
    end
    if schema["$ref"] then return self:reference(schema["$ref"], path) end

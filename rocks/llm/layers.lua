@@ -10,6 +10,17 @@ local nn, F = torch.nn, torch.nn.functional
 
 local M = {}
 
+-- Raises an error unless a weight fits its layout: floating-point numbers for "F32", and otherwise
+-- bytes.
+local function check_weight(name, layout, weight)
+   local is_plain = layout == "F32"
+   if weight:dim() ~= 2 or is_plain ~= weight:is_floating_point()
+      or not is_plain and weight.dtype ~= "uint8" then
+      args.refuse(name, "weight", is_plain and "a matrix of floating-point numbers"
+         or ("a matrix of uint8 for the layout %s"):format(layout), weight)
+   end
+end
+
 --- A linear layer with a packed weight. Gradients flow to the input, but not to the weight.
 ---
 ---     local layer = torch.nn.Linear(2, 1, {bias = false})
@@ -33,6 +44,7 @@ local take_linear = args.signature "llm.Linear(layout: string, weight: tensor, b
 ---@param bias? Tensor
 function Linear:__init(...)
    local a = take_linear(...)
+   check_weight("llm.Linear", a.layout, a.weight)
    self.layout = a.layout
    self:register_buffer("weight", a.weight:detach(), false)
    if a.bias then self:register_buffer("bias", a.bias, false) end
@@ -167,6 +179,7 @@ local take_embedding = args.signature "llm.Embedding(layout: string, weight: ten
 ---@param weight Tensor  (tokens, bytes of a row) uint8, or (tokens, features) numbers
 function Embedding:__init(...)
    local a = take_embedding(...)
+   check_weight("llm.Embedding", a.layout, a.weight)
    self.layout = a.layout
    self:register_buffer("weight", a.weight:detach(), false)
 end

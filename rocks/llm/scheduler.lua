@@ -2,8 +2,8 @@
 -- between steps (continuous batching). A step computes one new token for each sequence that
 -- generates, and fills the rest of its n_batch tokens with tokens of prompts.
 --
--- A slot is a cache of keys and values, together with their tokens. It keeps them after its
--- sequence has ended, so that the next sequence with the same beginning can reuse them.
+-- A slot has a cache of keys and values, and the tokens to which they belong. The slot keeps them
+-- after its sequence has ended, so that the next sequence with the same beginning can reuse them.
 
 local torch = require "tlua"
 local class = require "tlua.class"

@@ -11,7 +11,8 @@ Stream.__index = Stream
 
 --- Creates a stream.
 ---@param stops string[]  texts at which the stream ends
----@param emit? fun(text: string): boolean?  receives the text; returns false to end the stream
+---@param emit? fun(text: string): boolean?  is called with each new piece of text, and ends the
+--- stream by returning false
 ---@return table
 function M.new(stops, emit)
    return setmetatable({stops = stops, emit = emit, text = "", sent = 0, bytes = ""}, Stream)

@@ -249,16 +249,27 @@ end
 
 -- Use -------------------------------------------------------------------------------------------
 
---- Returns the tokens of a text.
----@param text string
+--- Returns the tokens of a text. If the file asks for the token `eos` at the end of each text
+--- (add_eos_token), it is added if there are no options.
+---@param text string  UTF-8
 ---@param options? {add_bos: boolean, special: boolean}  add_bos: whether to begin with the token
 --- `bos`, by default as the file says; special: whether texts such as "<|end|>" in the input become
---- control tokens
+--- control tokens, false by default
 ---@return integer[]
 function Tokenizer:encode(text, options)
    local name = "llm.Tokenizer.encode"
    if type(text) ~= "string" then args.refuse(name, "text", "a string", text) end
+   local length, wrong = utf8.len(text)
+   if not length then
+      torch.raise(("%s: text: expected UTF-8, byte %d is not"):format(name, wrong))
+   end
    args.check_options(name, options, "add_bos", "special")
+   for _, option in ipairs {"add_bos", "special"} do
+      local value = options and options[option]
+      if value ~= nil and type(value) ~= "boolean" then
+         args.refuse(name, option, "a boolean", value)
+      end
+   end
    local list, n = {}, 0
    local adds = options and options.add_bos
    if adds == nil then adds = self.adds_bos end

@@ -1,5 +1,6 @@
 /*
-** binding.c - checks the arguments of all functions that Lua calls, and makes error messages.
+** binding.c - functions that several files of the binding use to check arguments and to return
+** errors.
 */
 #include "binding.h"
 

@@ -22,7 +22,8 @@ void push_request(lua_State *L, Request *r) {
 
 void drop_request(Request *r) {
   static const char text[] = "{\"error\":\"the request was dropped\"}";
-  /* an error in Lua has dropped the request, and its client must not wait for an answer */
+  /* A request is dropped without an answer if an error in Lua has ended the code that should
+  ** answer it. Its client must not wait for ever. */
   if (!r->answered && !r->waiting)
     answer(r, 500, text_response("application/json", text, sizeof text - 1), sizeof text - 1);
   if (r->streams) (void)feed(r, "", 0, true);
@@ -100,7 +101,7 @@ static void add_headers(lua_State *L, int index, Response *response) {
 }
 
 /* request:reply(status, type, body, headers) sends an answer. Returns false if the client has
-** left. */
+** left, or if the request already has an answer. */
 static int request_reply(lua_State *L) {
   Request *r = check_request(L);
   int status = check_status(L, 2);
@@ -113,7 +114,8 @@ static int request_reply(lua_State *L) {
   return 1;
 }
 
-/* request:stream(status, type, headers) begins an answer whose body is sent in parts. */
+/* request:stream(status, type, headers) begins an answer whose body is sent in parts, by
+** request:write(text). Both return false if the client has left. */
 static int request_stream(lua_State *L) {
   Request *r = check_request(L);
   int status = check_status(L, 2);

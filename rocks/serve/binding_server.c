@@ -93,8 +93,9 @@ static int give_up(lua_State *L, Server **box, const char *message, const char *
 }
 
 /* start{port, address, threads, body, memory, connections, timeout, receive_timeout, backlog,
-** key, certificate, log, tokens} starts a server and returns it. On failure, it returns nil and
-** a message. Requests without a route go to queue 0. */
+** queue, key, certificate, log, tokens} starts a server and returns it. On failure, it returns nil
+** and a message. Requests without a route go to queue 0, in which at most `queue` requests wait.
+** Times are in seconds; `body` and `memory` (of a connection) are in bytes. */
 int http_start(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   lua_settop(L, 1);
@@ -196,7 +197,7 @@ static int server_queue(lua_State *L) {
   int64_t timeout = (int64_t)(luaL_optnumber(L, 4, 0) * 1e9);
   pthread_mutex_lock(&s->lock);
   int number = -1;
-  /* an element whose queue was freed is reused */
+  /* A queue that free_queue has freed is reused. */
   for (int i = 1; i < s->nqueues && number < 0; i++)
     if (s->queues[i]->closed && s->queues[i]->name == NULL) {
       Queue *q = s->queues[i];

@@ -8,10 +8,10 @@ local M = {}
 
 local USAGE <const> = [[
 usage: tlua serve PATH [options]
-Serves a program (model.tlp), a language model's folder, or a folder of models,
-NAME/VERSION/model.tlp, over HTTP: the Open Inference Protocol v2 at /v2, OpenAI's protocol at /v1,
-metrics at /metrics, and a page at /. The server loads new versions while it runs; on SIGTERM it
-answers all open requests and ends.
+Serves a program (model.tlp), a language model (its folder or a GGUF file), a model in Lua
+(model.lua), or a folder of models, NAME/VERSION/model.tlp, over HTTP: the Open Inference Protocol
+v2 at /v2, OpenAI's protocol at /v1, metrics at /metrics, and a page at /. The server loads new
+versions while it runs; on SIGTERM it answers all open requests and ends.
   --port 8000            the port; 0: any free one
   --address 127.0.0.1    the address on which it listens; 0.0.0.0: all
   --token TEXT           a bearer token that clients need; several may be given
@@ -65,7 +65,7 @@ local function read_tokens(path, tokens)
       line = line:match "^%s*(.-)%s*$"
       if line ~= "" then tokens[#tokens + 1] = line end
    end
-   -- an empty file of tokens is an error, because a server without tokens would answer everybody
+   -- A file without tokens is an error, because a server without tokens would answer everybody.
    if #tokens == before then
       fail(("--token-file: expected a token on each line of %s, got none"):format(path))
    end

@@ -73,7 +73,7 @@ int on_request(void *cls, Connection *c, const char *url, const char *method, co
   if (r == NULL) return begin_request(s, c, url, method, request);
   if (*size > 0) { /* a part of the body has arrived */
     atomic_fetch_add(&s->bytes_in, (int64_t)*size);
-    /* a chunked body that is far too long ends the connection */
+    /* A chunked body of more than twice the allowed size ends the connection. */
     if (r->size + *size > 2 * s->body_most) return MHD_NO;
     if (!reserve(&r->body, &r->capacity, r->size, *size)) return MHD_NO;
     if (r->size <= s->body_most) memcpy(r->body + r->size, data, *size);
@@ -108,10 +108,9 @@ void on_completed(void *cls, Connection *c, void **request, int why) {
   if (client) atomic_store(&client->since, now());
   pthread_mutex_lock(&s->lock);
   r->connection = NULL;
-  Response *unsent =
-      /* this ends a cycle: a stream's response and its request refer to each other, and neither
-      ** would be freed */
-      r->response;
+  /* A stream's response and its request refer to each other. Without the next two lines, neither
+  ** would be freed. */
+  Response *unsent = r->response;
   r->response = NULL;
   bool was_gone = r->gone;
   if (why != 0) r->gone = true;

@@ -1,5 +1,5 @@
--- counters.lua - the counters that the threads of a model share with the server. It has their
--- indices, and the buckets of the histogram of latencies, given by their upper bounds in seconds.
+-- counters.lua - the indices of the counters that the threads of a model share with the server, and
+-- the upper bounds, in seconds, of the buckets of the histogram of latencies.
 
 return {
    answered = 1, failed = 2, examples = 3, runs = 4, queue_ns = 5, run_ns = 6, read_ns = 7,

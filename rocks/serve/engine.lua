@@ -1,6 +1,8 @@
--- engine.lua - a common interface to language models in GGUF files and in folders of Hugging Face:
--- `tokenizer`, `context` (the largest number of tokens, or nil), `vocab` (the number of tokens that
--- the model reads), `start`, `step`, `cancel` and `embed`. All texts are generated in one batch.
+-- engine.lua - a common interface to language models in GGUF files and in folders that Hugging
+-- Face's library has saved. An engine has the fields `tokenizer`, `context` (the largest number of
+-- tokens, or nil), `vocab` (the number of tokens that both the tokenizer and the model know) and
+-- `can_generate`, and the methods `start`, `step`, `cancel`, `log_probabilities` and `embed`. All
+-- texts are generated in one batch.
 
 local torch = require "tlua"
 local caches = require "tlua.text.models.rounded_caches"

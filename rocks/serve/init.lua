@@ -126,8 +126,8 @@ end
 --- models are loaded; then `/v2/health/ready` returns status 200. Programs are copied, so changing
 --- them later does not affect the server.
 ---@param models string|export.Program|table<string, export.Program>  a folder of models
---- (NAME/VERSION/model.tlp), a program's file, a language model's folder, a program (its name is
---- "model"), or programs by name
+--- (NAME/VERSION/model.tlp), a file with a program (.tlp), a language model (.gguf) or a model in
+--- Lua (.lua), a language model's folder, a program (its name is "model"), or programs by name
 ---@param options? {port: integer, address: string, http_threads: integer, max_body: integer,
 --- max_connections: integer, idle_timeout: integer, receive_timeout: integer, access_log: string,
 --- tokens: string[], key: string, certificate: string, poll: number, grace: number, page: boolean,

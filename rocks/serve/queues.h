@@ -24,8 +24,9 @@ typedef struct Queue {
 /* Adds a queue. Returns its number, or -1 on failure. */
 int add_queue(Server *s, const char *name, int limit, int64_t timeout);
 
-/* Puts a request whose connection is suspended into a queue. Returns 0 on success, or else an
-** HTTP status: 503 if the queue is closed, 429 if it is full. */
+/* Puts a request whose connection is suspended into a queue. `suspends` is true if the connection
+** was suspended just now; the request then also joins the server's list of open requests. Returns
+** 0 on success, or else an HTTP status: 503 if the queue is closed, 429 if it is full. */
 int enqueue(Server *s, Request *r, int queue, bool suspends);
 
 /* Waits until the queue has `n` requests, or until the time `until` has come. Returns whether

@@ -11,7 +11,7 @@
 
 #include "server.h"
 
-/* if a client leaves more than this many bytes unread, its stream ends */
+/* If a client leaves more than this many bytes of a stream unread, the stream ends. */
 enum { STREAM_MOST = 4 << 20 };
 
 Response *text_response(const char *type, const char *text, size_t size) {

@@ -216,7 +216,8 @@ end
 
 --- Returns the models at a path, by name. A model has the fields options, versions, and, if it
 --- cannot be served, message. A version has the fields number, kind, path and size.
----@param path string  a program, a language model's folder, or a folder of models
+---@param path string  a program (.tlp), a GGUF file, a model in Lua (.lua), a language model's
+--- folder, or a folder of models
 ---@param defaults table  the default options
 ---@return table? models
 ---@return string? message
@@ -234,7 +235,8 @@ function M.scan(path, defaults)
    end
    local names, message = M.folders(path)
    if not names and size_at(path) then
-      message = "expected a program (.tlp), a language model (.gguf) or a folder of models"
+      message = "expected a program (.tlp), a language model (.gguf), a model in Lua (.lua) or a "
+         .. "folder of models"
    end
    if not names then return nil, ("%s: %s"):format(path, message) end
    local models = {}

@@ -218,7 +218,7 @@ local function make_plan(model, text, has_places)
       for i in ipairs(model.outputs) do plan.outputs[i] = {index = i, binary = binary} end
    end
    for _, output in ipairs(plan.outputs) do plan.any_binary = plan.any_binary or output.binary end
-   -- requests whose plans have the same key can be answered together in one run
+   -- Requests whose plans have the same key can be answered together in one run.
    local key = {}
    for i, part in ipairs(plan.inputs) do
       key[i] = table.concat(part.shape, ",", model.batch and 2 or 1)
@@ -444,7 +444,8 @@ end
 --- key: string}[]  in the order of the model's outputs; rows: replaces the shape's first size; key:
 --- a text of the shape's sizes, without the first one if requests are batched
 function M.reply(http, model, request, plan, results)
-   -- the JSON of the last answer, which is used again if the results have the same shapes
+   -- plan.kept has the JSON of the last answer, which is used again if the results have the same
+   -- shapes.
    local kept = plan.kept
    if kept then
       local same, binary = true, {}

@@ -21,7 +21,9 @@ typedef struct Request {
   Server *server;
   Connection *connection; /* set to NULL when on_completed has run */
   int fd, queue, limit_status;
-  char *texts; /* method, path, then name and value of each header, then an empty name (owned) */
+  /* method, path, then the name and value of each header and of each parameter in the URL, then an
+  ** empty name (owned) */
+  char *texts;
   size_t texts_size;
   const char *path;
   char *body; /* (owned) */

@@ -287,7 +287,7 @@ describe("drafts", function()
       assert.raises("draft_model: expected a model with the same tokens", function()
          model:generate("hello", {draft_model = load "qwen2"})
       end)
-      assert.raises('llm.Model.generate: draft_model: expected a llm.Model, or "prompt_lookup", got "x"',
+      assert.raises('llm.Model.generate: draft_model: expected an llm.Model, or "prompt_lookup", got "x"',
          function() model:generate("hello", {draft_model = "x"}) end)
       assert.raises("num_pred_tokens: expected a positive integer, got 0",
          function() model:generate("hello", {draft_model = model, num_pred_tokens = 0}) end)

@@ -663,7 +663,7 @@ describe("llm.Grammar", function()
          response_format = {type = "json_object", schema = {type = "object", properties = {on = {type = "boolean"}},
             required = {"on"}}}})
       assert.is_boolean(require "tlua.utils.json".decode(result.choices[1].message.content).on)
-      assert.raises("llm.Model.generate: grammar: expected a llm.Grammar, or GBNF, got 3",
+      assert.raises("llm.Model.generate: grammar: expected an llm.Grammar, or GBNF, got 3",
          function() model:generate("hello", {grammar = 3}) end)
    end)
 end)
