@@ -11,8 +11,8 @@ local cache = require "tlua.hub.cache"
 local download = require "tlua.hub.download"
 local names = require "tlua.hub.names"
 
--- Maps each kind of server to a table: `url` is the form of a file's URL on it, and `prefix` is the
--- beginning of the names of its repositories' folders in the cache.
+-- Maps each kind of server to a table. `url` is the form of a file's URL on this server. `prefix`
+-- is the beginning of the names of its repositories' folders in the cache.
 local sources <const> = {
    huggingface = {prefix = "models", endpoint = "https://huggingface.co", revision = "main",
       url = "%s/%s/%s/resolve/%s/%s"},
@@ -53,7 +53,8 @@ local function read_text(path)
 end
 
 -- Returns the names of the files that an index of shards lists. Returns nil if the file at `path`
--- is no such index. If the index has a name that is not allowed, returns nil and this name.
+-- is not an index of shards. If the index has a name that is not allowed, returns nil and this
+-- name.
 local function shards_of(path)
    local index = torch.utils.json.decode(read_text(path) or "")
    local map = type(index) == "table" and index.weight_map
@@ -147,6 +148,11 @@ function Repository:from_url(url, a)
    return path
 end
 
+-- Raises an error because a checksum is given for several files.
+local function refuse_sum(self)
+   self:fail("sha256: expected a file or a URL as repo_or_dir, got %q", self.shown)
+end
+
 --- Opens a repository, given by its name, a folder or a file. The options are those of hub.load.
 ---@param title string  the function's name, for error messages
 ---@param repo string
@@ -168,15 +174,21 @@ function Repository.open(title, repo, a)
    end
    if not a.source or a.source == "local" then
       if is_folder(repo) then
+         if a.sha256 then refuse_sum(self) end
          self.folder, self.is_named = #repo > 1 and repo:gsub("/+$", "") or repo, true
          return self
       elseif download.exists(repo) then
          self.file = repo
+         local sum = a.sha256 and download.sha256(repo)
+         if sum and sum:sub(1, #a.sha256) ~= a.sha256 then
+            self:fail("%s: SHA-256: expected %s, got %s", repo, a.sha256, sum:sub(1, #a.sha256))
+         end
          return self
       elseif a.source == "local" or repo:find "^[/.~]" or repo:find "%.safetensors$" then
          self:fail("%s: there is no such folder or file", repo)
       end
    end
+   if a.sha256 then refuse_sum(self) end
    return open_remote(self, repo)
 end
 
@@ -272,7 +284,8 @@ function Repository:path(name, required)
    return path
 end
 
---- Returns whether the repository has a file, without downloading it.
+--- Returns whether the repository has a file, without downloading the file. If nothing may be
+--- fetched, returns false.
 ---@param name string
 ---@return boolean
 function Repository:has(name)

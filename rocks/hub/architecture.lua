@@ -76,12 +76,18 @@ local function names_of_groups()
    return table.concat(list, ", ")
 end
 
+-- Splits a name into its group and its last part. A name such as vision.models.detection.NAME
+-- belongs to the group vision.models.
+local function split(name)
+   local group, last = name:match "^(.*)%.([%w_]+)$"
+   if group and group:find "^vision%.models%.%l+$" then group = "vision.models" end
+   return group, last
+end
+
 -- Returns the class or builder with the given name, which creates a module. Raises an error if
 -- there is none.
 local function maker(name, place)
-   local group, last = name:match "^(.*)%.([%w_]+)$"
-   -- A name such as vision.models.detection.NAME is looked up in vision.models.
-   if group and group:find "^vision%.models%.%l+$" then group = "vision.models" end
+   local group, last = split(name)
    if not groups[group] then
       fail(place, ("expected a name that begins with one of %s; got %q"):format(names_of_groups(),
          name))
@@ -93,7 +99,7 @@ local function maker(name, place)
 end
 
 local function is_module_name(value)
-   return type(value) == "string" and groups[value:match "^(.*)%.[%w_]+$"] ~= nil
+   return type(value) == "string" and groups[split(value)] ~= nil
 end
 
 local make

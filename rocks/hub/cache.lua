@@ -1,5 +1,6 @@
 -- cache.lua - the folder of downloaded files. A file from a URL is stored as checkpoints/NAME.
--- Repositories have the layout of Hugging Face's library:
+-- Repositories have the layout of Hugging Face's library, with `github` in place of `models` for
+-- those of GitHub. If the server names no commit, COMMIT is the revision:
 --
 --    models--OWNER--NAME/refs/REVISION               a text file with the commit
 --    models--OWNER--NAME/snapshots/COMMIT/FILE       the file, with FILE.sha256 beside it
@@ -11,7 +12,7 @@ local download = require "tlua.hub.download"
 
 local M = {}
 
-local chosen -- the folder that the program has set by set_dir; nil means the default
+local chosen -- the folder that the program has set with set_dir, or nil
 
 local function variable(name)
    local value = os.getenv(name)
@@ -28,6 +29,7 @@ function M.get_dir()
    return (own or (xdg or home() .. "/.cache") .. "/tlua") .. "/hub"
 end
 
+--- Sets the cache folder.
 ---@param path string
 function M.set_dir(path) chosen = path:find "^/+$" and "/" or path:gsub("/+$", "") end
 

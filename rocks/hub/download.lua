@@ -11,12 +11,12 @@ local read_file = require "tlua.utils.read_file"
 
 local M = {}
 
--- the download fails after this many attempts in a row that have brought no new byte
+-- A download fails after this many attempts in a row that have brought no new byte.
 local TRIES <const> = 5
 local MOST <const> = 1 << 44 -- the largest size of a file in bytes
--- the largest size in bytes if the server does not announce the file's size
+-- The largest size in bytes of a file whose size the server does not announce.
 local UNTOLD <const> = 1 << 34
--- the default timeout: an attempt ends after this many seconds without a byte
+-- The default timeout: an attempt ends after this many seconds without a byte.
 local SECONDS <const> = 30
 
 -- After these HTTP status codes, another attempt may succeed.
@@ -49,9 +49,9 @@ function M.sha256(path)
    return torch.io._sha256(bytes)
 end
 
--- Opens `path` for appending and locks it. While another process holds the lock and the file grows,
--- it waits. If the file `done` exists, the other process has finished the download, and nil is
--- returned.
+-- Opens `path` for appending and locks the file. While another process holds the lock and the file
+-- grows, the function waits. If the file `done` exists, the other process has finished the
+-- download, and nil is returned.
 local function hold(a, path, done)
    local before, since, told = nil, torch.io.clock(), false
    while true do
@@ -150,8 +150,8 @@ local function attempt(a, file)
    if not ok then return false, true, answer, true end
    local _ <close> = answer
    if answer.status == 416 and size > 0 then
-      -- If this is true, the file on the server has exactly the size of the local file; otherwise
-      -- the server has another version.
+      -- `same` is true if the file on the server has exactly the size of the local file. If it is
+      -- false, the server has another version.
       local same = answer.headers["content-range"] == ("bytes */%d"):format(size)
       if same and (a.sum or tag and tag_of(answer.headers) == tag) then return true end
       empty(a, a.part)
@@ -183,9 +183,9 @@ local function attempt(a, file)
    return whole, not large, message
 end
 
--- Requests the missing bytes until the file is complete, or until it must give up.
+-- Requests the missing bytes until the file is complete. Raises an error if too many attempts fail.
 local function fetch(a, file)
-   -- `most` is the largest size so far, even if the download has begun again since then
+   -- `most` is the largest size so far, even if the download has begun again since then.
    local left, most = TRIES, file:seek "end"
    while true do
       local whole, again, message, silent = attempt(a, file)

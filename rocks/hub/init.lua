@@ -40,7 +40,7 @@ local take_dir = args.signature "hub.set_dir(d: string)"
 ---@param d string
 function M.set_dir(...)
    local d = take_dir(...).d
-   if d == "" then args.refuse("hub.set_dir", "d", "a folder's path", d) end
+   if d == "" or d:find "%z" then args.refuse("hub.set_dir", "d", "a folder's path", d) end
    cache.set_dir(d)
 end
 
@@ -85,6 +85,9 @@ function M.download_url_to_file(...)
    if a.dst == "" or a.dst:find "%z" or a.dst:find "/$" then
       args.refuse(title, "dst", "a file's path", a.dst)
    end
+   if require "tlua.io.folder".list(a.dst) then
+      args.refuse(title, "dst", "a file's path, not a folder", a.dst)
+   end
    if cache.is_offline() then
       torch.raise(title .. ": nothing is fetched offline (TLUA_OFFLINE or HF_HUB_OFFLINE is set)")
    end
@@ -98,7 +101,8 @@ local take_state = args.signature [[hub.load_state_dict_from_url(url: string, mo
    force_reload: boolean = false, max_bytes: count?)]]
 
 --- Downloads a safetensors file and returns its tensors by name. The file is kept in the cache, and
---- compared with its checksum each time it is used. Pickles (.pt, .pth, .bin) are refused.
+--- compared with its checksum each time it is used. Pickles are refused; if the name in the URL
+--- ends with .pt, .pth or .bin, nothing is downloaded.
 ---@param url string
 ---@param model_dir? string  the folder that keeps the file; get_dir() .. "/checkpoints" by default
 ---@param options? {map_location: any, progress: boolean, check_hash: boolean, file_name: string,
@@ -116,7 +120,17 @@ function M.load_state_dict_from_url(...)
       args.refuse(title, "weights_only", "true: loading runs no code of a file", false)
    end
    check_timeout(title, a.timeout)
+   if a.model_dir == "" or a.model_dir and a.model_dir:find "%z" then
+      args.refuse(title, "model_dir", "a folder's path", a.model_dir)
+   end
+   local place = a.map_location ~= nil
+      and require "tlua.io.place".of(title, a.map_location)
    local names = require "tlua.hub.names"
+   local extension = (names.of_url(a.url) or ""):lower():match "%.%w+$"
+   if extension == ".pt" or extension == ".pth" or extension == ".bin" then
+      torch.raise(("%s: url: expected a safetensors file, got %q; a pickle is not loaded, so save "
+         .. "the weights as safetensors"):format(title, a.url))
+   end
    if a.file_name and (not names.file(a.file_name) or a.file_name:find "/") then
       args.refuse(title, "file_name", "a file's name without a folder", a.file_name)
    end
@@ -135,8 +149,7 @@ function M.load_state_dict_from_url(...)
       file_name = a.file_name, model_dir = a.model_dir and a.model_dir:gsub("(.)/+$", "%1")})
    local state, message = require "tlua.hub.weights".read(path)
    if not state then torch.raise(("%s: %s"):format(title, message)) end
-   if a.map_location == nil then return state end
-   local place = require "tlua.io.place".of(title, a.map_location)
+   if not place then return state end
    for name, tensor in pairs(state) do state[name] = place(tensor, "cpu") end
    return state
 end
@@ -169,7 +182,7 @@ local function check_own(title, options)
       end
    end
    if options.token and options.token:find "[%c]" then
-      args.refuse(title, "token", "a token without control characters", "another text")
+      torch.raise(title .. ": token: expected a token without control characters")
    end
    options.sha256 = prefix_of(title, "sha256", options.sha256)
    return options
@@ -193,7 +206,8 @@ end
 -- option whose name resembles an option of the hub, the message also names the hub's option.
 local function explain(title, given, ok, ...)
    if ok then return ... end
-   local message = tostring(...)
+   local message = ...
+   if type(message) ~= "string" then error(message, 0) end
    for key in pairs(given) do
       local hint = suggest.hint(key, own)
       if hint ~= "" and message:find("unknown option " .. key, 1, true) then
@@ -216,7 +230,8 @@ end
 --- false. Files are kept in the cache and reused, unless `force_reload` is true. Code is run only
 --- with `trust = true`, and only from the file hubconf.lua in a folder on this machine. This file
 --- returns a table of functions, and may require modules of its folder. A function gets the
---- arguments of `load` that follow `model`; the last one is the table of options.
+--- arguments of `load` that follow `model`. Its last argument is a table of the model's options,
+--- and of `pretrained` and `progress` if they are given.
 ---
 ---     local hub, weights = torch.hub, torch.nn.Linear(1, 1)
 ---     local line = {
@@ -227,12 +242,14 @@ end
 ---     --> nn.Linear	line
 ---@param repo_or_dir string
 ---@param model? string
----@param options? table  the model's options, and: source ("huggingface", the default, "github" or
---- "local"), revision (a branch, tag or commit), trust, offline (true fetches nothing; default
---- $TLUA_OFFLINE or $HF_HUB_OFFLINE), force_reload, check_hash (false does not compare files of the
---- cache with their checksums), pretrained (false: random weights), progress, device, timeout
---- (seconds without a byte), endpoint (the server, default $HF_ENDPOINT), token (default
---- $HF_TOKEN), sha256 (the checksum of the file at a URL), max_bytes (the largest size of a file)
+---@param options? table  the model's options, and: source ("huggingface", "github" or "local"; by
+--- default a folder or file of this name if there is one, or else "huggingface"), revision (a
+--- branch, tag or commit), trust, offline (true fetches nothing; default $TLUA_OFFLINE or
+--- $HF_HUB_OFFLINE), force_reload, check_hash (false does not compare files of the cache with their
+--- checksums), pretrained (false: random weights), progress, device, timeout (seconds without a
+--- byte), endpoint (the server, default $HF_ENDPOINT), token (default $HF_TOKEN), sha256 (the
+--- checksum, or at least its first 6 digits, of the file at `repo_or_dir`, which must be a file or
+--- a URL), max_bytes (the largest size of a file)
 ---@param ... any  with `trust`, the arguments before the table of options are the function's
 ---@return any model
 function M.load(repo_or_dir, model, options, ...)
@@ -302,19 +319,27 @@ local take_download = args.signature(("hub.download(repo_or_dir: string, files: 
 
 --- Downloads a repository's files, including the card and the tokenizer's files, without creating a
 --- model. Returns the folder that contains the files, which torch.text.Tokenizer and others can
---- read.
+--- read. Weights for which hub.json has a URL are stored in get_dir() .. "/checkpoints" instead. If
+--- `repo_or_dir` is a packed file or its URL, the file's path is returned.
 ---@param repo_or_dir string  as in `load`
 ---@param options? {files: string[], source: string, revision: string, trust: boolean,
 ---offline: boolean, force_reload: boolean, check_hash: boolean, progress: boolean, timeout: number,
 ---endpoint: string, token: string, max_bytes: integer}  files: fetches only these; the others as in
 --- `load`
----@return string folder
+---@return string path
 function M.download(...)
    local title, a = "hub.download", take_download(...)
    local options = hub_options(title, a)
-   for _, name in ipairs(a.files or {}) do
-      local fits, expected = require "tlua.hub.names".file(name)
-      if not fits then args.refuse(title, "files", expected, name) end
+   if a.files then
+      local n = 0
+      for key in pairs(a.files) do n = math.type(key) == "integer" and math.max(n, key) or n end
+      if n < 1 then args.refuse(title, "files", "a list of at least one name", a.files) end
+      for i = 1, n do
+         local fits, expected = require "tlua.hub.names".file(a.files[i])
+         if not fits then
+            args.refuse(title, ("files[%d]"):format(i), expected, a.files[i])
+         end
+      end
    end
    options.files = a.files
    return models().download(title, a.repo_or_dir, options)

@@ -2,13 +2,14 @@
 -- or in the entry "tlua.hub" of the metadata of a packed safetensors file. Both are JSON such as
 --
 --    {"format": "tlua-hub", "version": 1, "models": {"digits": {
---       "architecture": ["nn.Sequential", ["nn.Linear", 784, 10]], "options": {},
+--       "architecture": ["nn.Sequential", ["nn.Linear", 784, 10]],
 --       "weights": "digits.safetensors", "sha256": "...",
 --       "summary": "...", "license": "MIT", "card": "...", "config": {}}}}
 --
--- `architecture` is described in architecture.lua. `weights` is a file of the repository, or an
--- https URL, which needs `sha256`. A packed file contains the weights; in place of `weights` and
--- `sha256`, it has `checksums` of the tensors.
+-- `architecture` is described in architecture.lua. If it is a name instead of a list, the entry may
+-- also have `options`, an object. `weights` is a file of the repository, or an https URL, which
+-- needs `sha256`. A packed file contains the weights; in place of `weights` and `sha256`, it has
+-- `checksums` of the tensors.
 
 local args = require "tlua.args"
 local json = require "tlua.utils.json"

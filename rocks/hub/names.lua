@@ -6,6 +6,7 @@ local M = {}
 
 -- Names of files that Windows reserves, whatever their extension is.
 local reserved <const> = {con = true, prn = true, aux = true, nul = true}
+for i = 1, 9 do reserved["com" .. i], reserved["lpt" .. i] = true, true end
 
 local function is_part(part)
    return #part > 0 and #part <= 200 and not part:find '[%c\\:*?"<>|]'

@@ -1,7 +1,7 @@
 -- vocabulary.lua - describes the parameters of torch.hub, for help and the manual. The format is
 -- explained in lua/tlua/repl/vocabulary.lua.
 return [[
-check_hash: whether files are compared with their checksums
+check_hash: whether files are compared with their checksums, or with the one in the URL
 d: the folder
 dst: the file's path
 endpoint: the server's URL

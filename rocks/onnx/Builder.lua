@@ -318,8 +318,10 @@ function Builder:unsqueeze(x, axes)
 end
 function Builder:squeeze(x, axes) return self:node("Squeeze", {x, self:const(axes, "int64")}) end
 
-function Builder:reshape(x, list)
-   return self:node("Reshape", {x, self:ints(list)})
+--- Adds a node that reshapes x. A size of 0 in the list keeps the input's size at this place,
+--- unless `zeros` is true.
+function Builder:reshape(x, list, zeros)
+   return self:node("Reshape", {x, self:ints(list)}, zeros and {allowzero = 1} or nil)
 end
 
 function Builder:transpose(x, perm)
@@ -359,7 +361,7 @@ function Builder:recurrent(kind, inputs, attributes, relu)
    return self:node(kind, inputs, attributes, kind == "LSTM" and 3 or 2)
 end
 
---- Records that `value` is a view of the memory of the value `of`. Its strides may differ.
+--- Records that `value` is a view of the memory of the value `of`, perhaps with other strides.
 function Builder.view(_, value, of)
    value.root = of.root or of
    return value

@@ -179,8 +179,9 @@ local function arrange(module, ...)
       end
    else
       if n > #graph.inputs then
-         torch.raise(("onnx.Module: expected at most %d inputs (%s), got %d"):format(
-            #graph.inputs, table.concat(graph.inputs, ", "), n))
+         torch.raise(("onnx.Module: expected at most %d %s (%s), got %d"):format(
+            #graph.inputs, #graph.inputs == 1 and "input" or "inputs",
+            table.concat(graph.inputs, ", "), n))
       end
       local required = {}
       for i, name in ipairs(graph.inputs) do

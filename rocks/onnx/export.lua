@@ -17,6 +17,73 @@ local OLDEST <const>, NEWEST <const>, USUAL <const> = 17, 23, 18
 -- can have at most 2 GiB.
 local LARGEST <const> = 1 << 31
 
+-- Checks a list of arguments. torch.export checks the tensors.
+local function check_inputs(inputs)
+   if torch.is_tensor(inputs) then return end
+   if type(inputs) ~= "table" or getmetatable(inputs) then
+      args.refuse("onnx.export", "inputs", "a tensor, or a list of the arguments", inputs)
+   end
+   local n = 0
+   for key in pairs(inputs) do
+      if math.type(key) ~= "integer" then
+         args.refuse("onnx.export", "inputs", "a list of the arguments, without other keys", key)
+      end
+      n = n + 1
+   end
+   for i = 1, n do
+      if inputs[i] == nil then
+         args.refuse("onnx.export", ("inputs[%d]"):format(i), "a tensor, or a table of tensors")
+      end
+   end
+end
+
+-- Checks the names of inputs or outputs.
+local function check_names(what, names)
+   if names == nil then return end
+   if type(names) ~= "table" then args.refuse("onnx.export", what, "a list of names", names) end
+   local seen = {}
+   for _, name in ipairs(names) do
+      if type(name) ~= "string" or name == "" or not utf8.len(name) then
+         args.refuse("onnx.export", what, "names in UTF-8 that are not empty", name)
+      end
+      if seen[name] then args.refuse("onnx.export", what, "names that differ", name) end
+      seen[name] = true
+   end
+end
+
+local function check_count(what, names, n)
+   if names and #names ~= n then
+      torch.raise(("onnx.export: %s: expected a list of %d names, got %d"):format(what, n, #names))
+   end
+end
+
+-- Checks the dimensions of one input.
+local function check_axes(name, axes)
+   if type(axes) ~= "table" then
+      args.refuse("onnx.export", "dynamic_axes: " .. name, "a table of dimensions", axes)
+   end
+   for _, value in pairs(axes) do
+      local text = value
+      if type(value) == "table" then text = value.name end
+      if text == "" or type(text) == "string" and not utf8.len(text) then
+         args.refuse("onnx.export", "dynamic_axes: " .. name,
+            "names of sizes in UTF-8 that are not empty", text)
+      end
+   end
+end
+
+-- Calls torch.export. An error that names torch.export and the option `dynamic` is raised again
+-- with the names torch.onnx.export and dynamic_axes.
+local function trace(model, inputs, options)
+   local fine, result = pcall(torch.export, model, inputs, options)
+   if fine then return result end
+   if type(result) == "string" then
+      result = result:gsub("^([^:\n]*:%d+: )export: ", "%1onnx.export: ")
+         :gsub("^([^:\n]*:%d+: onnx.export: )dynamic: ", "%1dynamic_axes: ")
+   end
+   error(result, 0)
+end
+
 -- Converts dynamic_axes to torch.export's option `dynamic`. As in PyTorch, dynamic_axes may also
 -- name outputs. These are ignored, because the sizes of outputs follow from the sizes of inputs.
 local function read_dynamic(options)
@@ -30,7 +97,10 @@ local function read_dynamic(options)
       if options.input_names and not inputs[name] and not outputs[name] then
          args.unknown_option("onnx.export: dynamic_axes", name, options.input_names)
       end
-      if not outputs[name] then dynamic[name] = axes end
+      if not outputs[name] then
+         check_axes(name, axes)
+         dynamic[name] = axes
+      end
    end
    return dynamic
 end
@@ -386,21 +456,6 @@ local function default_names(inputs)
    return names
 end
 
-local function check_names(what, names, n)
-   if names == nil then return end
-   if type(names) ~= "table" or #names ~= n then
-      torch.raise(("onnx.export: %s: expected a list of %d names, got %s"):format(what, n,
-         type(names) == "table" and #names or args.describe(names)))
-   end
-   local seen = {}
-   for _, name in ipairs(names) do
-      if type(name) ~= "string" or name == "" or seen[name] then
-         args.refuse("onnx.export", what, "names that differ", name)
-      end
-      seen[name] = true
-   end
-end
-
 local function in_eval(model, fn)
    if type(model) ~= "table" or type(model.train) ~= "function" or not model.training then
       return fn()
@@ -418,11 +473,11 @@ end
 
 local function make(model, inputs, path, options)
    if torch.is_tensor(inputs) then inputs = {inputs} end
-   local program = torch.export(model, inputs,
+   local program = trace(model, inputs,
       {dynamic = read_dynamic(options), names = options.input_names})
    local opset = options.opset_version or USUAL
    local described = program:inputs()
-   check_names("input_names", options.input_names, #described)
+   check_count("input_names", options.input_names, #described)
    local names = options.input_names or default_names(described)
    local first = {}
    local function collect(value)
@@ -440,7 +495,7 @@ local function make(model, inputs, path, options)
    local graph = program.graph_:calls()
    add_other_ways(examples, graph, function(...) return program.graph_:run {...} end)
    local b = Builder.new(opset, #examples)
-   check_names("output_names", options.output_names, #graph.outputs)
+   check_count("output_names", options.output_names, #graph.outputs)
    local output_names = table.move(options.output_names or {}, 1, #graph.outputs, 1, {})
    for _, name in ipairs(output_names) do
       for _, input in ipairs(names) do
@@ -486,7 +541,7 @@ end
 
 --- Writes a model as an ONNX file.
 function M.export(model, inputs, path, options)
-   if type(path) ~= "string" or path:find "%z" then
+   if type(path) ~= "string" or path == "" or path:find "%z" then
       args.refuse("onnx.export", "path", "a path", path)
    end
    if not args.is_callable(model) then
@@ -498,6 +553,13 @@ function M.export(model, inputs, path, options)
    local opset = options.opset_version
    if opset ~= nil and (math.type(opset) ~= "integer" or opset < OLDEST or opset > NEWEST) then
       args.refuse("onnx.export", "opset_version", ("%d to %d"):format(OLDEST, NEWEST), opset)
+   end
+   check_inputs(inputs)
+   check_names("input_names", options.input_names)
+   check_names("output_names", options.output_names)
+   local external = options.external_data
+   if external ~= nil and type(external) ~= "boolean" then
+      args.refuse("onnx.export", "external_data", "a boolean", external)
    end
    return wire.protect("onnx.export", function()
       local _ <close> = torch.no_grad()

@@ -17,16 +17,17 @@ local function folder_of(path) return path:match "^(.*[/\\])" or "" end
 --- over all loops, 1000000 by default; a call that needs more raises an error
 ---@return onnx.Module
 function M.load(path, options)
-   if type(path) ~= "string" or path:find "%z" then
+   if type(path) ~= "string" or path == "" or path:find "%z" then
       args.refuse("onnx.load", "path", "a path", path)
    end
    args.check_options("onnx.load", options, "max_loop_steps")
-   local most = options and options.max_loop_steps or 1000000
+   local most = options and options.max_loop_steps
+   if most == nil then most = 1000000 end
    if math.type(most) ~= "integer" or most < 1 then
       args.refuse("onnx.load", "max_loop_steps", "an integer of at least 1", most)
    end
+   local reader = wire.protect("onnx.load", wire.open, path)
    return wire.protect("onnx.load: " .. path, function()
-      local reader = wire.open(path)
       local proto = wire.read(reader, "ModelProto")
       return require "tlua.onnx.Module"._wrap(proto,
          {reader = reader, folder = folder_of(path), files = {}}, most)
@@ -59,7 +60,8 @@ end
 --- table>, opset_version: integer, external_data: boolean}  dynamic_axes: for each input by name,
 --- its dimensions that may have another size, as torch.export's option `dynamic` has them: `{x =
 --- {[1] = "batch"}}`; opset_version: 17 to 23, 18 by default; external_data: whether the weights
---- are written into a file beside the model's, as they always are beyond 2 GiB
+--- are written into a second file, `path` with ".data" appended, as they always are for a model of
+--- about 2 GiB or more
 function M.export(model, inputs, path, options)
    return require "tlua.onnx.export".export(model, inputs, path, options)
 end
@@ -69,9 +71,9 @@ end
 ---@param kind? "TensorProto"|"SequenceProto"|"OptionalProto"
 ---@return any value
 function M._read_value(path, kind)
+   local reader = wire.protect("onnx", wire.open, path)
    return wire.protect("onnx: " .. path, function()
       local values = require "tlua.onnx.values"
-      local reader = wire.open(path)
       local source = {reader = reader, folder = folder_of(path), files = {}}
       local proto = wire.read(reader, kind or "TensorProto")
       local function sequence(list)

@@ -589,7 +589,7 @@ M.poisson_nll_loss = loss(function(b, a, n)
 end)
 M.gaussian_nll_loss = loss(function(b, a, n)
    local var = a.var
-   -- a `var` with fewer dimensions than the input has one variance for each sample
+   -- If `var` has fewer dimensions than the input, it has one variance for each sample.
    if b:rank(var) < b:rank(a.input) then var = b:unsqueeze(var, {-1}) end
    var = op(b, "Max", base._operands(b, var, a.input), n(a.eps))
    local d = op(b, "Sub", a.input, a.target)

@@ -21,7 +21,7 @@ function M.Gemm(node, a, b, c)
    local alpha, beta = node:float("alpha", 1), node:float("beta", 1)
    if node:int("transA", 0) ~= 0 then a = a:t() end
    if c and node:int("transB", 0) ~= 0 and alpha == 1 and beta == 1 and c:dim() == 1 then
-      return F.linear(a, b, c) -- a layer's
+      return F.linear(a, b, c) -- this is the form in which a linear layer is usually written
    end
    if node:int("transB", 0) ~= 0 then b = b:t() end
    local y = torch.matmul(a, b)

@@ -37,7 +37,7 @@ M.BitShift = binary(function(a, b, node, bits)
       node:fail("attribute direction: expected LEFT or RIGHT, got %q", direction)
    end
    local shift = direction == "LEFT" and torch.bitwise_left_shift or torch.bitwise_right_shift
-   -- a shift by all bits gives 0, except that a right shift of a negative number gives -1
+   -- A shift by all bits gives 0, except that a right shift of a negative number gives -1.
    local rest = direction == "RIGHT" and a:lt(0):to(a.dtype) * -1 or torch.zeros_like(a)
    return torch.where(b:ge(bits), rest, shift(a, b:clamp {max = bits - 1}))
 end, "divide")

@@ -12,10 +12,9 @@ local M = {}
 -- Shapes ------------------------------------------------------------------------------------------
 
 function M.view(b, a)
-   local list = a.size or a.shape
-   local y = b:reshape(a.self, list)
-   -- in ONNX, a size of 0 means that the input's size is kept
-   return y
+   local list, zeros = a.size or a.shape, false
+   for _, size in ipairs(list) do zeros = zeros or size == 0 end
+   return b:reshape(a.self, list, zeros)
 end
 M.reshape = M.view
 

@@ -147,7 +147,7 @@ function M.ImageDecoder(node, bytes)
    local format = node:text("pixel_format", "RGB")
    local image, why = torch.io.decode_image(bytes:contiguous():cpu())
    if not image then node:fail("%s", why) end
-   -- decoded images have the shape {channels, height, width}
+   -- Decoded images have the shape {channels, height, width}.
    if image:size(1) == 1 and format ~= "Grayscale" then
       image = image:expand(3, image:size(2), image:size(3))
    end

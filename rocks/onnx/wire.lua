@@ -82,9 +82,7 @@ function M.open(path)
       bytes, why = torch.io.read(file, {size}, "uint8")
    end
    if not bytes then M.fail("%s: %s", path, why) end
-   local reader = M.bytes(bytes)
-   reader.path = path
-   return reader
+   return M.bytes(bytes)
 end
 
 -- Returns a string that contains the n bytes from position `at` on. The second result is the index

@@ -392,6 +392,7 @@ describe("a program's dynamic sizes", function()
       end
       refused("export: dynamic: x_1: expected an example with a size from 6 to 80, got 5", {min = 6})
       refused("dynamic: x: max: expected a size of at least 1, got 0.5", {max = 0.5})
+      refused("export: dynamic: x: name: expected a string, got 1", {name = 1})
       refused("did you mean max", {maxx = 3})
    end)
 

@@ -218,6 +218,9 @@ local function read_symbol(name, dim, value)
             size)
       end
    end
+   if value.name ~= nil and type(value.name) ~= "string" then
+      args.refuse("export", ("dynamic: %s: name"):format(name), "a string", value.name)
+   end
    symbol.name, symbol.min, symbol.max = value.name or symbol.name, value.min, value.max
    return symbol
 end

@@ -330,9 +330,14 @@ describe("hub.load_state_dict_from_url", function()
          shell.write(folder .. "/" .. name, text)
          return failure(hub.load_state_dict_from_url, base .. "/" .. name)
       end
-      assert.matches("checkpoints/a.pth: expected a safetensors file, got a pickle of PyTorch's",
-         message("a.pth", "PK\3\4" .. ("x"):rep(40)))
-      assert.matches("got a pickle of PyTorch's", message("b.pt", "\x80\2\x8a\x0a" .. ("x"):rep(40)))
+      for _, name in ipairs {"a.pth", "a.pt", "pytorch_model.bin", "a.PT"} do
+         assert.matches("url: expected a safetensors file, got .*" .. name .. "\"; a pickle is not loaded",
+            message(name, "x"))
+      end
+      assert.same({}, log())
+      assert.matches("checkpoints/a.zip: expected a safetensors file, got a pickle of PyTorch's",
+         message("a.zip", "PK\3\4" .. ("x"):rep(40)))
+      assert.matches("got a pickle of PyTorch's", message("b.model", "\x80\2\x8a\x0a" .. ("x"):rep(40)))
       assert.matches("got a page of HTML or XML", message("c.safetensors", "<!doctype html><html>"))
       assert.matches("got a pointer of Git LFS", message("d.safetensors",
          "version https://git-lfs.github.com/spec/v1\n"))
