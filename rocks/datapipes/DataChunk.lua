@@ -6,6 +6,7 @@
 
 local args = require "tlua.args"
 local class = require "tlua.class"
+local rows = require "tlua.datapipes.rows"
 
 ---@class data.DataChunk
 ---@field [integer] any  the items
@@ -17,6 +18,7 @@ function DataChunk:__init(items)
    local is_list = type(items) == "table"
       and (not getmetatable(items) or getmetatable(items) == DataChunk)
    if not is_list then args.refuse("data.DataChunk", "items", "a list", items) end
+   rows.check_list("data.DataChunk", "items", items, "a value")
    table.move(items, 1, #items, 1, self)
 end
 

@@ -92,6 +92,9 @@ local function check(who, a)
    if a.num_instances < 1 or a.num_instances > 250 then
       args.refuse(who, "num_instances", "an integer from 1 to 250", a.num_instances)
    end
+   if a.buffer_size < -1 then
+      args.refuse(who, "buffer_size", "-1 or an integer of at least 0", a.buffer_size)
+   end
 end
 
 -- Forker ------------------------------------------------------------------------------------------
@@ -220,7 +223,7 @@ local function classify(self, item)
    if number == nil and self.drop_none then return nil end
    local whole = math.type(number) and math.tointeger(number)
    if not whole or whole < 1 or whole > self.num_instances then
-      args.refuse(demux, "classifier_fn", ("an integer from 1 to %d of it%s"):format(
+      args.refuse(demux, "classifier_fn", ("an integer from 1 to %d%s as its result"):format(
          self.num_instances, self.drop_none and " or nil" or ""), number)
    end
    return whole

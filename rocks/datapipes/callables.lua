@@ -13,8 +13,13 @@ local M = {}
 -- Columns: positions in an item of several values, or keys of an item that is a table ------------
 
 local function check_table(self, data)
-   if type(data) == "table" or torch.is_tensor(data) then return end
-   args.refuse(torch.type(self), "input_col", "items of several values, or tables", data)
+   if type(data) == "table" or torch.is_tensor(data) and data:dim() > 0 then return end
+   args.refuse(torch.type(self), "input_col",
+      "items of several values, tables, or tensors with rows", data)
+end
+
+local function refuse_column(self, what, col)
+   torch.raise(("%s: %s: the item has no column %s"):format(torch.type(self), what, tostring(col)))
 end
 
 -- Converts a column that is given by its position to a key of a table of n values. Negative
@@ -30,10 +35,11 @@ local function values_of(self, data, n)
    local cols = type(self.input_col) == "table" and self.input_col or {self.input_col}
    local values = {}
    for i, col in ipairs(cols) do
-      values[i] = data[key_of(col, n)]
-      if values[i] == nil then
-         torch.raise(("%s: input_col: the item has no column %s"):format(torch.type(self), col))
-      end
+      local key = key_of(col, n)
+      local is_row = math.type(key) == "integer" and key >= 1 and key <= n
+      if torch.is_tensor(data) and not is_row then refuse_column(self, "input_col", col) end
+      values[i] = data[key]
+      if values[i] == nil then refuse_column(self, "input_col", col) end
    end
    return table.unpack(values, 1, #cols)
 end
@@ -54,6 +60,7 @@ local function check_input(who, input_col)
    if kind == "table" and (getmetatable(input_col) or #input_col == 0) then
       args.refuse(who, "input_col", "a column or a list of them", input_col)
    end
+   if kind == "table" then rows.check_list(who, "input_col", input_col, "a column") end
 end
 
 -- Removes the columns `cols` from a table of n values. Returns the number of values that remain.
@@ -117,7 +124,8 @@ local Mapper <const> = M.Mapper
 --- `input_col`, fn gets only these columns: positions in an item of several values, or keys of a
 --- table. The result then replaces the first of these columns, and the other input columns are
 --- removed. With `output_col`, the result is stored in that column instead (-1 appends one), and no
---- column is removed. If the item is a table, it is changed in place.
+--- column is removed. If the item is a table or a tensor, it is changed in place. The columns of a
+--- tensor are its rows; they cannot be appended or removed.
 ---@param datapipe data.IterDataPipe
 ---@param fn function
 ---@param input_col? integer|string|any[]
@@ -134,7 +142,38 @@ function Mapper:__init(...)
       if #out ~= 1 then args.refuse(who, "output_col", "one column", out) end
       out = out[1]
    end
+   if out ~= out then args.refuse(who, "output_col", "a column", out) end
    self.datapipe, self.fn, self.input_col, self.output_col = a.datapipe, a.fn, a.input_col, out
+end
+
+-- Raises an error unless the rows of a tensor can be replaced as the pipe requires. A tensor has a
+-- fixed number of rows, so none can be appended or removed.
+local function check_rows(self, tensor, result)
+   local out, input = self.output_col, self.input_col
+   if out == -1 then
+      args.refuse(torch.type(self), "output_col", "a column of the item, which is a tensor", -1)
+   elseif out == nil and type(input) == "table" and #input > 1 then
+      args.refuse(torch.type(self), "input_col", "one column of the item, which is a tensor", input)
+   end
+   local kind = torch.is_tensor(result) and "table" or type(result)
+   if kind ~= "number" and kind ~= "boolean" and kind ~= "table" then
+      args.refuse(torch.type(self), "fn", "a row of a tensor as its result", result)
+   end
+   local n, place = #tensor, key_of(out, #tensor)
+   if out ~= nil and (math.type(place) ~= "integer" or place < 1 or place > n) then
+      refuse_column(self, "output_col", out)
+   end
+end
+
+-- Raises an error if the output column of an item of n values is neither one of its columns nor the
+-- next column.
+local function check_output(self, n)
+   local out = self.output_col
+   if out == nil then return end
+   local place = key_of(out, n)
+   if math.type(place) ~= "integer" or place < 1 or place > n + 1 then
+      refuse_column(self, "output_col", out)
+   end
 end
 
 local function mapped(self, first, ...)
@@ -142,10 +181,16 @@ local function mapped(self, first, ...)
    if self.input_col == nil then return rows.given(self, "fn", self.fn(first, ...)) end
    local result = rows.given(self, "fn", call(self, self.fn, first, ...))
    if select("#", ...) == 0 then
+      if torch.is_tensor(first) then check_rows(self, first, result) end
+      local out = self.output_col
+      if math.type(out) == "integer" and out < -1 and out < -#first then
+         refuse_column(self, "output_col", out)
+      end
       write(self, first, #first, result)
       return first
    end
    local data = table.pack(first, ...)
+   check_output(self, data.n)
    return table.unpack(data, 1, write(self, data, data.n, result))
 end
 
@@ -262,7 +307,7 @@ end
 local function accepts(self, ...)
    local answer = call(self, self.filter_fn, ...)
    if type(answer) ~= "boolean" then
-      args.refuse("data.datapipes.iter.Filter", "filter_fn", "a boolean of it", answer)
+      args.refuse("data.datapipes.iter.Filter", "filter_fn", "a boolean as its result", answer)
    end
    return answer
 end

@@ -17,7 +17,8 @@ function M.check(cls, ...)
    if type(varies) == "function" then
       local answer = varies(...)
       if type(answer) ~= "boolean" then
-         args.refuse(cls.__name, "non_deterministic", "a boolean of its function", answer)
+         args.refuse(cls.__name, "non_deterministic", "a boolean as the result of its function",
+            answer)
       end
       varies = answer
    end

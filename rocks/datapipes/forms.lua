@@ -7,7 +7,15 @@ local M = {}
 
 local function check_name(base, name)
    if type(name) ~= "string" or not name:find "^[%a_][%w_]*$" then
-      args.refuse(base.__name, "name", "a name as of a method", name)
+      args.refuse(base.__name, "name", "a name of letters, digits and underscores", name)
+   end
+end
+
+local function check_callable(base, what, value)
+   local info = getmetatable(value)
+   if type(value) ~= "function" and not (type(info) == "table" and info.__call) then
+      args.refuse(base.__name, what, what == "fn" and "a function" or "a class or a function",
+         value)
    end
 end
 
@@ -33,8 +41,9 @@ function M.install(base, module, forms)
    --- raises an error.
    function base.register_function(name, fn)
       check_name(base, name)
+      check_callable(base, "fn", fn)
       if base[name] ~= nil and base.functions[name] == nil then
-         torch.raise(("%s: name: expected one that is free, got the method %s"):format(
+         torch.raise(("%s: name: expected a name that is not in use, got the method %s"):format(
             base.__name, name))
       end
       add(base, name, fn)
@@ -44,8 +53,9 @@ function M.install(base, module, forms)
    --- function that takes a pipe and further arguments and returns a pipe.
    function base.register_datapipe_as_function(name, cls)
       check_name(base, name)
+      check_callable(base, "cls", cls)
       if base[name] ~= nil then
-         torch.raise(("%s: name: expected one that is free, got %s, which is taken"):format(
+         torch.raise(("%s: name: expected a name that is not in use, got %s"):format(
             base.__name, name))
       end
       add(base, name, function(...) return cls(...) end)

@@ -1,6 +1,7 @@
 -- functional_datapipe.lua - gives user-defined classes of pipes a functional form.
 
 local torch = require "tlua"
+local args = require "tlua.args"
 local class = require "tlua.class"
 local IterDataPipe = require "tlua.datapipes.IterDataPipe"
 local MapDataPipe = require "tlua.datapipes.MapDataPipe"
@@ -17,6 +18,9 @@ local MapDataPipe = require "tlua.datapipes.MapDataPipe"
 ---@param name string
 ---@return fun(cls: table): table
 return function(name)
+   if type(name) ~= "string" then
+      args.refuse("data.functional_datapipe", "name", "a string", name)
+   end
    return function(cls)
       local base = class.issubclass(cls, IterDataPipe) and IterDataPipe
          or class.issubclass(cls, MapDataPipe) and MapDataPipe

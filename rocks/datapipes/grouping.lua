@@ -229,7 +229,7 @@ end
 local function key_of(self, ...)
    local key = self.group_key_fn(...)
    if key == nil or key ~= key then
-      args.refuse(grouper, "group_key_fn", "a key of it", key)
+      args.refuse(grouper, "group_key_fn", "a key as its result", key)
    end
    return key
 end

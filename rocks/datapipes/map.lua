@@ -52,6 +52,9 @@ function SequenceWrapper:__init(...)
       args.refuse("data.datapipes.map.SequenceWrapper", "sequence",
          "a table, a tensor or a dataset", a.sequence)
    end
+   if plain then
+      rows.check_list("data.datapipes.map.SequenceWrapper", "sequence", a.sequence, "a value")
+   end
    self.sequence = a.deepcopy and copy.deep(a.sequence) or a.sequence
    if plain and not items.is_dataset(a.sequence) then
       self.count = 0
@@ -232,6 +235,9 @@ Shuffler.leaves = {indices = true}
 function Shuffler:__init(...)
    local a = shuffler_signature(...)
    check_source("data.datapipes.map.Shuffler", "datapipe", a.datapipe)
+   if a.indices then
+      rows.check_list("data.datapipes.map.Shuffler", "indices", a.indices, "a position or a key")
+   end
    self.datapipe, self.indices = a.datapipe, a.indices or {}
    if a.indices then return end
    for i = 1, #a.datapipe do self.indices[i] = i end

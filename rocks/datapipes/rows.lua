@@ -84,6 +84,17 @@ function M.check_stream(who, what, source)
    if not items.is_stream(source) then args.refuse(who, what, "an iterable dataset", source) end
 end
 
+--- Raises an error if a list has nil between its elements.
+---@param who string
+---@param what string
+---@param list any[]
+---@param expected string  what each element should be
+function M.check_list(who, what, list, expected)
+   for i = 1, #list do
+      if list[i] == nil then args.refuse(who, ("%s[%d]"):format(what, i), expected, nil) end
+   end
+end
+
 --- Returns the length of a source. Raises an error that names the source if it has no length.
 ---@param source any
 ---@return integer

@@ -107,6 +107,9 @@ function M.Sampler:__init(...)
    values[#values + 1] = a.sampler_kwargs
    self.datapipe = a.datapipe
    self.sampler = (a.sampler or samplers.SequentialSampler)(a.datapipe, table.unpack(values))
+   if type(self.sampler) ~= "table" or self.sampler.iter == nil then
+      args.refuse("data.datapipes.iter.Sampler", "sampler", "a class of samplers", a.sampler)
+   end
 end
 
 function M.Sampler:iter() return self.sampler:iter() end
@@ -147,6 +150,10 @@ local sharding <const> = "data.datapipes.iter.ShardingFilter"
 function ShardingFilter:__init(...)
    local a = sharding_signature(...)
    rows.check_stream(sharding, "source_datapipe", a.source_datapipe)
+   local only = a.sharding_group_filter
+   if only and (only < 1 or only > 3) then
+      args.refuse(sharding, "sharding_group_filter", "a number of SHARDING_PRIORITIES", only)
+   end
    self.source_datapipe, self.sharding_group_filter = a.source_datapipe, a.sharding_group_filter
    self.groups, self.num_of_instances, self.instance_id = {}, 1, 0
 end

@@ -52,6 +52,9 @@ function IterableWrapper:__init(...)
          "a list, a tensor, an object with a method iter or a function that returns an iterator",
          iterable)
    end
+   if type(iterable) == "table" and not getmetatable(iterable) then
+      rows.check_list("data.datapipes.iter.IterableWrapper", "iterable", iterable, "a value")
+   end
    self.iterable, self.deepcopy = iterable, a.deepcopy
 end
 
@@ -130,9 +133,9 @@ function FileLister:__init(...)
    local a = lister_signature(...)
    local root = type(a.root) == "string" and {a.root} or a.root
    if type(root) == "table" and not getmetatable(root) then
-      for i, path in ipairs(root) do
-         if type(path) ~= "string" then
-            args.refuse(lister, ("root[%d]"):format(i), "a path", path)
+      for i = 1, #root do
+         if type(root[i]) ~= "string" then
+            args.refuse(lister, ("root[%d]"):format(i), "a path", root[i])
          end
       end
       root = IterableWrapper(table.move(root, 1, #root, 1, {}))
@@ -144,9 +147,9 @@ function FileLister:__init(...)
    if type(masks) ~= "table" then
       args.refuse(lister, "masks", "a string or a list of strings", masks)
    end
-   for i, mask in ipairs(masks) do
-      if type(mask) ~= "string" then
-         args.refuse(lister, ("masks[%d]"):format(i), "a string", mask)
+   for i = 1, #masks do
+      if type(masks[i]) ~= "string" then
+         args.refuse(lister, ("masks[%d]"):format(i), "a string", masks[i])
       end
    end
    self.datapipe, self.masks, self.length = root, masks, a.length
@@ -297,7 +300,19 @@ end
 
 local function is_readable(stream)
    if io.type(stream) then return io.type(stream) == "file" end
-   return type(stream) == "table" and stream.read ~= nil
+   return type(stream) == "table" and type(stream.read) == "function"
+end
+
+-- Reads a part of a stream. Returns nil at the end.
+local function read(stream, label, chunk)
+   local bytes, message = stream:read(chunk or "a")
+   if message then
+      torch.raise(("%s: %s: %s"):format(stream_reader, tostring(label), tostring(message)))
+   end
+   if bytes ~= nil and type(bytes) ~= "string" then
+      args.refuse(stream_reader, "datapipe", "streams whose method read returns strings", bytes)
+   end
+   return bytes
 end
 
 function StreamReader:iter()
@@ -312,7 +327,7 @@ function StreamReader:iter()
                args.refuse(stream_reader, "datapipe", "a label and an open stream as items", stream)
             end
          end
-         local bytes = stream:read(self.chunk or "a")
+         local bytes = read(stream, label, self.chunk)
          if bytes and #bytes > 0 then return label, bytes end
          if stream.close then stream:close() end
          stream = nil

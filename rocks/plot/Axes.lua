@@ -120,15 +120,7 @@ end
 
 local function set_scale(self, name, axis, scale, ...)
    no_more(name, ...)
-   common.check_flat(self, name)
-   if scale ~= "linear" and scale ~= "log" then
-      args.refuse(who .. name, "scale", '"linear" or "log"', scale)
-   end
-   local limits = self.limits[axis]
-   if scale == "log" and limits and (limits[1] <= 0 or limits[2] <= 0) then
-      torch.raise(("%s%s: expected limits above 0, got %g and %g"):format(who, name, limits[1],
-         limits[2]))
-   end
+   common.check_scale(self, name, axis, scale)
    self.scale[axis] = scale
    return self
 end
@@ -156,6 +148,7 @@ local function set_ticks(self, name, axis, ticks, texts, ...)
          args.refuse(who .. name, "labels", "a list of texts", texts)
       end
       values.same_count(who .. name, "labels", #texts, #list)
+      values.check_texts(who .. name, "labels", texts)
    end
    local marks = {}
    for i, at in ipairs(list) do

@@ -72,7 +72,18 @@ end
 
 -- SVG -------------------------------------------------------------------------------------------
 
-local function escaped(text)
+--- Returns a text as it is written in an SVG document. A question mark stands for a character that
+--- XML does not allow, and for a byte that is not valid UTF-8.
+---@param text string
+---@return string
+function M.escaped(text)
+   if not utf8.len(text) then
+      local letters = font.letters(text)
+      for i, letter in ipairs(letters) do
+         if not utf8.len(letter) then letters[i] = "?" end
+      end
+      text = table.concat(letters)
+   end
    return (text:gsub("[&<>\"]", {["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;",
       ["\""] = "&quot;"}):gsub("[\0-\8\11\12\14-\31]", "?"))
 end
@@ -123,7 +134,7 @@ function svg_shapes.text(shape)
    local turn = s.turned and (' transform="rotate(-90 %s %s)"'):format(x, y) or ""
    return ('<text x="%s" y="%s" dy="0.35em" font-size="%s" text-anchor="%s" fill="%s"%s>%s</text>')
       :format(x, y, short(size), s.anchor or "start", hex(s.colour or 0x333333), turn,
-         escaped(shape.text))
+         M.escaped(shape.text))
 end
 
 local function colours_of(cells)

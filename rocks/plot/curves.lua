@@ -2,6 +2,7 @@
 -- the terminal, an SVG document, or a PNG file.
 
 local axes = require "tlua.plot.marks"
+local canvas = require "tlua.plot.canvas"
 local font = require "tlua.plot.font"
 local png = require "tlua.io.png"
 
@@ -31,8 +32,10 @@ local function range(series, which, logarithmic)
          end
       end
    end
-   if low > high then return 0, 1 end
-   if logarithmic and low == high then return low / 2, high * 2 end
+   if low > high then return logarithmic and 1 or 0, logarithmic and 10 or 1 end
+   if logarithmic and low == high then
+      return math.max(low / 2, 1e-320), math.min(high * 2, 1.7e308)
+   end
    return low, high
 end
 
@@ -164,11 +167,6 @@ end
 
 -- SVG -------------------------------------------------------------------------------------------
 
-local function escaped(text)
-   return (text:gsub("[&<>\"]", {["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;",
-      ["\""] = "&quot;"}))
-end
-
 local function hex(i)
    return ("#%02x%02x%02x"):format(table.unpack(colour_of(i)))
 end
@@ -188,7 +186,7 @@ function M.svg(figure)
    local function add(form, ...) out[#out + 1] = form:format(...) end
    if figure.title then
       add('<text x="%d" y="22" text-anchor="middle" font-size="15">%s</text>',
-         (left + right) // 2, escaped(figure.title))
+         (left + right) // 2, canvas.escaped(figure.title))
    end
    for _, mark in ipairs(y_axis.marks) do
       local y = py(mark.at)
@@ -217,7 +215,7 @@ function M.svg(figure)
       if line.name then
          local y = top + 14 + 18 * row
          add('<path d="M%d %dh20" stroke="%s" stroke-width="3"/>', right - 130, y - 4, hex(i))
-         add('<text x="%d" y="%d">%s</text>', right - 104, y, escaped(line.name))
+         add('<text x="%d" y="%d">%s</text>', right - 104, y, canvas.escaped(line.name))
          row = row + 1
       end
    end
@@ -238,9 +236,9 @@ function M.png(figure)
    local width, height, scale = figure.width, figure.height, 2
    local left, right, top, bottom = 64, width - 16, figure.title and 36 or 16, height - 40
    local x_axis, y_axis = make_axes(figure, width // 80, height // 50)
-   local canvas = {}
+   local cells = {}
    local function set(x, y, value)
-      if x >= 0 and x < width and y >= 0 and y < height then canvas[y * width + x] = value end
+      if x >= 0 and x < width and y >= 0 and y < height then cells[y * width + x] = value end
    end
    local function text(x, y, value)
       font.draw(value, function(dx, dy)
@@ -285,7 +283,7 @@ function M.png(figure)
    local rows = {}
    for row = 0, height - 1 do
       local bytes = {}
-      for x = 0, width - 1 do bytes[x + 1] = string.char(canvas[row * width + x] or white) end
+      for x = 0, width - 1 do bytes[x + 1] = string.char(cells[row * width + x] or white) end
       rows[row + 1] = table.concat(bytes)
    end
    local palette = {"\xFF\xFF\xFF\x33\x33\x33\xDD\xDD\xDD"}

@@ -35,20 +35,35 @@ local function load_glyphs()
    for name, a, b, c, d, e in source:gmatch(pattern) do glyphs[name] = {a, b, c, d, e} end
 end
 
+--- Returns the characters of a text as a list. Each byte that does not belong to valid UTF-8 counts
+--- as a character.
+---@param text string
+---@return string[]
+function M.letters(text)
+   local list, i = {}, 1
+   while i <= #text do
+      local letter = text:match("^[\1-\x7F\xC2-\xF4][\x80-\xBF]*", i)
+      if not (letter and utf8.len(letter) == 1) then letter = text:sub(i, i) end
+      list[#list + 1] = letter
+      i = i + #letter
+   end
+   return list
+end
+
 --- Returns the width of a text in pixels.
 ---@param text string
 ---@return integer
 function M.measure(text)
-   return math.max(0, #text * (M.width + 1) - 1)
+   return math.max(0, #M.letters(text) * (M.width + 1) - 1)
 end
 
---- Calls point(x, y) for every pixel of a text whose upper left corner is (0, 0).
+--- Calls point(x, y) for every pixel of a text whose upper left corner is (0, 0). A question mark
+--- stands for a character that the font does not have.
 ---@param text string
 ---@param point fun(x: integer, y: integer)
 function M.draw(text, point)
    if not glyphs then load_glyphs() end
-   for i = 1, #text do
-      local letter = text:sub(i, i)
+   for i, letter in ipairs(M.letters(text)) do
       for y, row in ipairs(glyphs[letter] or (letter ~= " " and glyphs["?"]) or {}) do
          for x = 1, M.width do
             if row:sub(x, x) == "#" then point((i - 1) * (M.width + 1) + x - 1, y - 1) end

@@ -11,6 +11,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local replace_file = require "tlua.io.replace"
+local drawable = require "tlua.plot.values"
 
 local M = {}
 
@@ -71,45 +72,37 @@ local function figure(kind, fields)
    return made
 end
 
-local function check_size(title, a, name, least)
-   if a[name] < least then
-      args.refuse(title, name, "an integer of at least " .. least, a[name])
+local function check_size(title, a, name, least, most)
+   if a[name] < least or a[name] > most then
+      args.refuse(title, name, ("an integer from %d to %d"):format(least, most), a[name])
    end
 end
 
 -- Curves --------------------------------------------------------------------------------------
 
--- Returns a list of numbers from a list or a one-dimensional tensor.
-local function numbers(what, value)
-   if torch.is_tensor(value) and value:dim() == 1 then
-      return value:detach():to("float64"):tolist()
-   end
-   if type(value) == "table" and not getmetatable(value) then
-      local list = {}
-      for i, item in ipairs(value) do
-         if torch.is_tensor(item) and item:numel() == 1 then item = item:item() end
-         if type(item) ~= "number" then
-            args.refuse("utils.plot.curves", ("%s, value %d"):format(what, i), "a number", item)
-         end
-         list[i] = item
+-- Raises an error if a table has a key that is not in the set `known`.
+local function check_keys(what, value, known, expected)
+   for key in pairs(value) do
+      if not known[key] then
+         torch.raise(("utils.plot.curves: %s: expected %s, got a table with the key %s"):format(
+            what, expected, tostring(key)))
       end
-      return list
    end
-   args.refuse("utils.plot.curves", what, "a list of numbers or a tensor of one dimension", value)
 end
 
 local function line(name, value)
    local what = name or "values"
    local x, y
    if type(value) == "table" and not getmetatable(value) and value.y then
-      y = numbers(what .. ".y", value.y)
-      x = value.x and numbers(what .. ".x", value.x)
+      check_keys(what, value, {x = true, y = true}, "a curve {x = ..., y = ...}")
+      y = drawable.list("utils.plot.curves", what .. ".y", value.y)
+      x = value.x and drawable.list("utils.plot.curves", what .. ".x", value.x)
       if x and #x ~= #y then
          torch.raise(("utils.plot.curves: %s: expected as many x as y, %d, got %d"):format(
             what, #y, #x))
       end
    else
-      y = numbers(what, value)
+      y = drawable.list("utils.plot.curves", what, value)
    end
    if not x then
       x = {}
@@ -127,23 +120,33 @@ local take_curves = args.signature [[utils.plot.curves(values: any, title: strin
 --- not above zero.
 ---@param values number[]|Tensor|table<string, any>  one curve, or several curves by name
 ---@param options? {title: string, log_x: boolean, log_y: boolean, columns: integer, lines: integer,
---- width: integer, height: integer, save: string}  columns and lines of the text, width and height
---- of files in pixels, and the path of a file to write
+--- width: integer, height: integer, save: string}  columns and lines of the text, up to 1000; width
+--- and height of files in pixels, up to 6000; and the path of a file to write
 ---@return utils.plot.Figure
 function M.curves(...)
    local a = take_curves(...)
-   check_size("utils.plot.curves", a, "columns", 10)
-   check_size("utils.plot.curves", a, "lines", 3)
-   check_size("utils.plot.curves", a, "width", 200)
-   check_size("utils.plot.curves", a, "height", 120)
+   check_size("utils.plot.curves", a, "columns", 10, 1000)
+   check_size("utils.plot.curves", a, "lines", 3, 1000)
+   check_size("utils.plot.curves", a, "width", 200, 6000)
+   check_size("utils.plot.curves", a, "height", 120, 6000)
    local series, values = {}, a.values
    local plain = type(values) == "table" and not getmetatable(values)
    if plain and values[1] == nil and values.y == nil and next(values) ~= nil then
       local names = {}
-      for name in pairs(values) do names[#names + 1] = tostring(name) end
+      for name in pairs(values) do
+         if type(name) ~= "string" then
+            args.refuse("utils.plot.curves", "values", "names of curves as the keys", name)
+         end
+         names[#names + 1] = name
+      end
       table.sort(names)
       for i, name in ipairs(names) do series[i] = line(name, values[name]) end
    else
+      for key in pairs(plain and values.y == nil and values or {}) do
+         if type(key) ~= "number" then
+            args.refuse("utils.plot.curves", "values", "one curve, or curves by name", values)
+         end
+      end
       series[1] = line(nil, values)
    end
    return figure("curves", {
@@ -189,16 +192,26 @@ end
 ---@param tensor Tensor
 ---@param options? {title: string, range: number[], columns: integer, gap: integer, scale: integer,
 --- save: string}  range: the values of black and white, {0, 1} by default, {0, 255} for integers;
---- columns: columns of the grid; gap: pixels between images; scale: enlargement of pixels in files
+--- columns: columns of the grid; gap: pixels between images, up to 1000; scale: enlargement of
+--- pixels in files, up to 1000
 ---@return utils.plot.Figure
 function M.image(...)
    local a = take_image(...)
-   check_size("utils.plot.image", a, "scale", 1)
+   check_size("utils.plot.image", a, "scale", 1, 1000)
+   check_size("utils.plot.image", a, "gap", 0, 1000)
+   if a.tensor:is_complex() or a.tensor.layout ~= "strided" or a.tensor.is_quantized then
+      args.refuse("utils.plot.image", "tensor", "a dense tensor of real numbers", a.tensor)
+   end
    local tensor = a.tensor:detach():cpu()
    local low, high = 0, tensor:is_floating_point() and 1 or 255
    if a.range then low, high = a.range[1], a.range[2] end
-   if type(low) ~= "number" or type(high) ~= "number" or low >= high then
-      args.refuse("utils.plot.image", "range", "two numbers, the lower one first", a.range)
+   local is_range = type(low) == "number" and type(high) == "number" and drawable.finite(low)
+      and drawable.finite(high) and low < high and (not a.range or #a.range == 2)
+   if not is_range then
+      args.refuse("utils.plot.image", "range", "two finite numbers, the lower one first", a.range)
+   end
+   if a.columns and a.columns < 1 then
+      args.refuse("utils.plot.image", "columns", "an integer of at least 1", a.columns)
    end
    local batch = as_batch(tensor:float())
    if batch:numel() == 0 then

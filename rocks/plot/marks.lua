@@ -38,10 +38,15 @@ end
 ---@return {place: fun(value: number): number?, marks: table[]}  `place` maps a value to a position
 ---  from 0 to 1, and a mark is {at = position from 0 to 1, text = string}
 function M.axis(low, high, n, logarithmic)
+   low, high = low + 0.0, high + 0.0
    if logarithmic then low, high = math.log(low, 10), math.log(high, 10) end
-   if high - low < 1e-12 * math.max(1, math.abs(low)) then
-      local more = low == 0 and 1 or math.abs(low) * 0.1
-      low, high = low - more, high + more
+   -- a tenth of the values is used if the range would overflow
+   local unit = high - low > 1e308 and 0.1 or 1
+   low, high = low * unit, high * unit
+   local size = math.max(math.abs(low), math.abs(high))
+   if high - low <= 1e-12 * size or high - low < 1e-300 then
+      local more = size == 0 and 1 or math.max(size * 0.1, 1e-300)
+      low, high = math.max(low - more, -1.7e308), math.min(high + more, 1.7e308)
    end
    local range = high - low
    local marks = logarithmic and powers(low, high, n) or {}
@@ -49,7 +54,7 @@ function M.axis(low, high, n, logarithmic)
       marks = {}
       local step = round_step(range, n)
       for k = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) do
-         local text = label(k * step, step)
+         local text = label(k * step / unit, step / unit)
          if logarithmic then text = ("%.3g"):format(10 ^ (k * step)) end
          marks[#marks + 1] = {at = k * step, text = text}
       end
@@ -62,7 +67,7 @@ function M.axis(low, high, n, logarithmic)
             if value <= 0 then return nil end
             value = math.log(value, 10)
          end
-         return (value - low) / range
+         return (value * unit - low) / range
       end,
    }
 end

@@ -71,6 +71,16 @@ function M.same_count(who, what, got, expected)
    end
 end
 
+--- Raises an error if a list of texts has nil between its elements.
+---@param who string
+---@param what string
+---@param texts any[]
+function M.check_texts(who, what, texts)
+   for i = 1, #texts do
+      if texts[i] == nil then args.refuse(who, ("%s, value %d"):format(what, i), "a text", nil) end
+   end
+end
+
 --- Returns 1, 2, ... n.
 ---@param n integer
 ---@return integer[]

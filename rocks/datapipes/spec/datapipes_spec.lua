@@ -133,11 +133,35 @@ describe("data.datapipes.iter", function()
             function() W {1}:map {fn = print, input_col = {}} end)
          assert.raises("iter.Mapper: input_col: the item has no column 3",
             function() W {{1, 2}}:map(print, 3):iter()() end)
-         assert.raises("input_col: expected items of several values, or tables, got 1",
+         assert.raises("input_col: expected items of several values, tables, or tensors with rows, got 1",
             function() W {1}:map(print, 1):iter()() end)
          assert.raises("iter.Mapper: fn returned nil, which would end the loop", function()
             W {1}:map(function() end):iter()()
          end)
+         assert.raises("Mapper: input_col[2]: expected a column, got nil", function() W {1}:map(print, {1, nil, 3}) end)
+         assert.raises("Mapper: output_col: expected a column", function() W {1}:map(print, 1, 0 / 0) end)
+      end)
+
+      it("refuses columns that items do not have", function()
+         local function seven() return 7 end
+         local function first(items, ...) return W(items):map(seven, ...):iter()() end
+         assert.raises("Mapper: output_col: the item has no column -5", function() first({{1, 2}}, 1, -5) end)
+         assert.same({a = 1, b = 7}, first({{a = 1}}, "a", "b"))
+         for _, column in ipairs {9, -5, "x"} do
+            assert.raises("Mapper: output_col: the item has no column " .. column,
+               function() W {{1, 2}}:map(table.unpack):map(seven, 1, column):iter()() end)
+         end
+         local rows = {torch.ones(3)}
+         assert.same({1, 7, 1}, first(rows, 2):tolist())
+         assert.same({1, 1, 7}, first(rows, 1, 3):tolist())
+         assert.raises("Mapper: input_col: the item has no column 4", function() first(rows, 4) end)
+         assert.raises("Mapper: output_col: the item has no column 4", function() first(rows, 1, 4) end)
+         assert.raises("input_col: expected one column of the item, which is a tensor",
+            function() first(rows, {1, 2}) end)
+         assert.raises("output_col: expected a column of the item, which is a tensor, got -1",
+            function() first(rows, 1, -1) end)
+         assert.raises("Mapper: fn: expected a row of a tensor as its result, got \"a\"",
+            function() W(rows):map(function() return "a" end, 1):iter()() end)
       end)
    end)
 
@@ -160,7 +184,7 @@ describe("data.datapipes.iter", function()
       end)
 
       it("requires a boolean result, and has no length", function()
-         assert.raises("iter.Filter: filter_fn: expected a boolean of it, got 1", function()
+         assert.raises("iter.Filter: filter_fn: expected a boolean as its result, got 1", function()
             W {1}:filter(function() return 1 end):iter()()
          end)
          assert.raises("data.datapipes.iter.Filter has no length",
@@ -270,7 +294,7 @@ describe("data.datapipes.iter", function()
          refuses("guaranteed_group_size: expected an integer from 1 to group_size, 2, got 3",
             {group_size = 2, guaranteed_group_size = 3})
          refuses("buffer_size: expected an integer of at least 1, got 0", {buffer_size = 0})
-         assert.raises("group_key_fn: expected a key of it, got nil", function()
+         assert.raises("group_key_fn: expected a key as its result, got nil", function()
             W {1}:groupby(function() end):iter()()
          end)
       end)
@@ -386,12 +410,12 @@ describe("data.datapipes.iter", function()
 
       it("requires the number of a branch from its function", function()
          for _, wrong in ipairs {0, 3, "x", false} do
-            assert.raises("classifier_fn: expected an integer from 1 to 2 of it, got", function()
+            assert.raises("classifier_fn: expected an integer from 1 to 2 as its result, got", function()
                local branch = W {1}:demux(2, function() return wrong end)
                branch:iter()()
             end)
          end
-         assert.raises("from 1 to 2 of it, got nil", function()
+         assert.raises("from 1 to 2 as its result, got nil", function()
             local branch = W {1}:demux(2, function() end)
             branch:iter()()
          end)
@@ -497,6 +521,24 @@ describe("data.datapipes.iter", function()
          function() W {1}:collate():iter()() end)
    end)
 
+   it("refuses lists with nil between their elements", function()
+      assert.raises("iter.IterableWrapper: iterable[2]: expected a value, got nil", function() W {1, nil, 3} end)
+      assert.raises("map.SequenceWrapper: sequence[2]: expected a value",
+         function() map.SequenceWrapper {1, nil, 3} end)
+      assert.raises("map.Shuffler: indices[2]: expected a position or a key, got nil",
+         function() map.SequenceWrapper {1, 2, 3}:shuffle {indices = {1, nil, 3}} end)
+      assert.raises("data.DataChunk: items[2]: expected a value, got nil", function() data.DataChunk {1, nil, 3} end)
+   end)
+
+   it("refuses buffer sizes below -1 and levels of sharding that do not exist", function()
+      assert.raises("Forker: buffer_size: expected -1 or an integer of at least 0, got -3",
+         function() W {1}:fork(2, {buffer_size = -3}) end)
+      assert.raises("Demultiplexer: buffer_size: expected -1 or an integer of at least 0, got -3",
+         function() W {1}:demux(2, print, {buffer_size = -3}) end)
+      assert.raises("ShardingFilter: sharding_group_filter: expected a number of SHARDING_PRIORITIES, got 9",
+         function() W {1}:sharding_filter(9) end)
+   end)
+
    it("samples positions", function()
       local pipe = iter.Sampler(W {"a", "b", "c"})
       assert.same({1, 2, 3}, list(pipe))
@@ -504,6 +546,8 @@ describe("data.datapipes.iter", function()
       local drawn = list(iter.Sampler(W {"a", "b"}, data.RandomSampler, {}, {replacement = true, num_samples = 5}))
       assert.equal(5, #drawn)
       assert.raises("Filter has no length", function() iter.Sampler(W {1}:filter(is_even)) end)
+      assert.raises("Sampler: sampler: expected a class of samplers, got a function",
+         function() iter.Sampler(W {1}, function() end) end)
    end)
 end)
 
@@ -562,6 +606,15 @@ describe("pipes of files", function()
       assert.raises("iter.FileOpener: " .. folder .. "/none",
          function() W {folder .. "/none"}:open_files():iter()() end)
       assert.raises("iter.FileLister: ", function() iter.FileLister(folder .. "/none"):iter()() end)
+      assert.raises("FileLister: root[2]: expected a path, got nil",
+         function() iter.FileLister {root = {"a", nil, "b"}} end)
+      assert.raises("FileLister: masks[2]: expected a string, got nil",
+         function() iter.FileLister(".", {"a", nil, "b"}) end)
+      assert.raises("StreamReader: " .. folder .. ": Is a directory",
+         function() W {folder}:open_files():read_from_stream():iter()() end)
+      local numbers = {read = function() return 5 end}
+      assert.raises("StreamReader: datapipe: expected streams whose method read returns strings, got 5",
+         function() W {1}:map(function() return "five", numbers end):read_from_stream():iter()() end)
       assert.raises("iter.FileOpener: datapipe: expected paths as items, got 1",
          function() W {1}:open_files():iter()() end)
       assert.raises([[mode: expected "r", "t", "rt", "b" or "rb", got "w"]], function() W {"x"}:open_files "w" end)

@@ -140,7 +140,7 @@ describe("data.functional_datapipe", function()
       assert.equal(Plus, data.functional_datapipe "plus_of_spec"(Plus))
       assert.same({13, 14}, list(W {1, 2}:plus_of_spec(2):plus_of_spec(10)))
       assert.is_nil(data.MapDataPipe.plus_of_spec)
-      assert.raises("data.IterDataPipe: name: expected one that is free, got plus_of_spec",
+      assert.raises("data.IterDataPipe: name: expected a name that is not in use, got plus_of_spec",
          function() data.functional_datapipe "plus_of_spec"(Plus) end)
    end)
 
@@ -157,13 +157,19 @@ describe("data.functional_datapipe", function()
       assert.raises("expected a class that derives from data.IterDataPipe or data.MapDataPipe, got "
          .. "class Any", function() data.functional_datapipe "any"(torch.class "Any") end)
       for _, taken in ipairs {"map", "iter", "reset"} do
-         assert.raises("name: expected one that is free, got " .. taken,
+         assert.raises("name: expected a name that is not in use, got " .. taken,
             function() data.functional_datapipe(taken)(counter()) end)
       end
-      assert.raises("name: expected a name as of a method, got \"a b\"",
+      assert.raises("name: expected a name of letters, digits and underscores, got \"a b\"",
          function() data.functional_datapipe "a b"(counter()) end)
-      assert.raises("expected one that is free, got the method iter",
+      assert.raises("expected a name that is not in use, got the method iter",
          function() data.IterDataPipe.register_function("iter", print) end)
+      assert.raises("data.IterDataPipe: fn: expected a function, got 3",
+         function() data.IterDataPipe.register_function("three_of_spec", 3) end)
+      assert.raises("data.MapDataPipe: cls: expected a class or a function, got nil",
+         function() data.MapDataPipe.register_datapipe_as_function "three_of_spec" end)
+      assert.raises("data.functional_datapipe: name: expected a string, got 3",
+         function() data.functional_datapipe(3) end)
    end)
 
    it("has a counterpart that takes a function", function()
@@ -313,7 +319,8 @@ describe("data.non_deterministic", function()
       assert.same({1}, list(Sometimes(1)))
       assert.raises("Sometimes: marked non_deterministic", function() Sometimes(2) end)
       local Wrong = data.non_deterministic(function() return 5 end)(counter "Wrong")
-      assert.raises("Wrong: non_deterministic: expected a boolean of its function, got 5", function() Wrong(1) end)
+      assert.raises("Wrong: non_deterministic: expected a boolean as the result of its function, got 5",
+         function() Wrong(1) end)
    end)
 
    it("takes classes of pipes", function()

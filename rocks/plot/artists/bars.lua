@@ -27,14 +27,14 @@ function Axes:bar(...)
    local title = who .. "bar"
    local a = take_bar(...)
    common.check_flat(self, "bar")
-   local x = a.x
+   local x, names = a.x, nil
    if type(x) == "table" and type(x[1]) == "string" then
-      local names = {}
-      for i, name in ipairs(x) do
-         if type(name) ~= "string" then
-            args.refuse(title, ("x, value %d"):format(i), "a string, as before", name)
+      names = {}
+      for i = 1, #x do
+         if type(x[i]) ~= "string" then
+            args.refuse(title, ("x, value %d"):format(i), "a string, as before", x[i])
          end
-         names[i] = name
+         names[i] = x[i]
       end
       x = values.positions(#names)
       for i = 1, self.names and math.max(#names, #self.names) or 0 do
@@ -43,8 +43,6 @@ function Axes:bar(...)
                title, i, args.describe(self.names[i]), args.describe(names[i])))
          end
       end
-      self.names = names
-      self:set_xticks(x, names)
    end
    x = values.list(title, "x", x)
    local height = values.spread(title, "height", a.height, #x)
@@ -65,7 +63,11 @@ function Axes:bar(...)
       floor = true, colour = common.next_colour(self, title, a.color), alpha = a.alpha,
       label = a.label, edge = a.edgecolor and colours.parse(title, "edgecolor", a.edgecolor),
       errors = yerr and {kind = "errors", x = x, y = tops, yerr = yerr, colour = 0x333333,
-         width = 1.2, dash = "none", cap = a.capsize, alpha = 1}})
+         width = 1.2, dash = "none", cap = a.capsize, alpha = 1}}, a.color == nil)
+   if names then
+      self.names = names
+      self:set_xticks(values.positions(#names), names)
+   end
    return self
 end
 
@@ -172,7 +174,7 @@ function Axes:hist(...)
    end
    common.add(self, {kind = "bars", bars = bars, xs = edges, ys = ys, floor = true, label = a.label,
       colour = common.next_colour(self, title, a.color), alpha = a.alpha,
-      edge = a.edgecolor and colours.parse(title, "edgecolor", a.edgecolor)})
+      edge = a.edgecolor and colours.parse(title, "edgecolor", a.edgecolor)}, a.color == nil)
    return counts, edges
 end
 
@@ -215,8 +217,8 @@ function Axes:boxplot(...)
       args.refuse(title, "x", "a list of numbers, or several", sets)
    end
    local boxes, xs, ys = {}, {}, {}
-   for i, set in ipairs(sets) do
-      local list = values.list(title, ("x, list %d"):format(i), set)
+   for i = 1, #sets do
+      local list = values.list(title, ("x, list %d"):format(i), sets[i])
       for k, value in ipairs(list) do
          if not values.finite(value) then
             torch.raise(("%s: x, list %d, value %d: expected a finite number, got %s"):format(title,
@@ -257,10 +259,11 @@ function Axes:boxplot(...)
          args.refuse(title, "labels", "a list of texts", a.labels)
       end
       values.same_count(title, "labels", #a.labels, #sets)
+      values.check_texts(title, "labels", a.labels)
    end
    common.add(self, {kind = "boxes", boxes = boxes, xs = xs, ys = ys, tight_x = true})
    local names = {}
-   for i = 1, #sets do names[i] = a.labels and a.labels[i] or tostring(i) end
+   for i = 1, #sets do names[i] = a.labels and tostring(a.labels[i]) or tostring(i) end
    self:set_xticks(values.positions(#sets), names)
    return self
 end

@@ -15,11 +15,12 @@ M.who = "utils.plot.Axes."
 -- C9.
 function M.next_colour(self, title, given)
    if given ~= nil then return colours.parse(title, "color", given) end
-   self.lines = self.lines + 1
-   return colours.of_cycle(self.lines)
+   return colours.of_cycle(self.lines + 1)
 end
 
-function M.add(self, artist)
+-- Adds an artist to the axes. `in_cycle` says whether its colour is the next one of the cycle.
+function M.add(self, artist, in_cycle)
+   if in_cycle then self.lines = self.lines + 1 end
    self.artists[#self.artists + 1] = artist
    return artist
 end
@@ -28,6 +29,19 @@ function M.check_flat(self, name)
    if self.projection then
       torch.raise(("%s%s: expected axes of two dimensions, got a projection in 3d"):format(M.who,
          name))
+   end
+end
+
+-- Raises an error unless the axis `which` can have a scale.
+function M.check_scale(self, name, which, scale)
+   M.check_flat(self, name)
+   if scale ~= "linear" and scale ~= "log" then
+      args.refuse(M.who .. name, "scale", '"linear" or "log"', scale)
+   end
+   local limits = self.limits[which]
+   if scale == "log" and limits and (limits[1] <= 0 or limits[2] <= 0) then
+      torch.raise(("%s%s: expected limits above 0, got %g and %g"):format(M.who, name, limits[1],
+         limits[2]))
    end
 end
 
@@ -94,6 +108,17 @@ function M.point_colours(self, title, a, n)
    M.check_colours(title, low, high)
    return {shades = list, map = colours.map(title, a.cmap), vmin = low, vmax = high,
       colour = colours.of_cycle(1)}
+end
+
+-- Returns the areas of the n points of a scatter plot.
+function M.sizes(title, s, n)
+   local sizes = values.spread(title, "s", s, n)
+   for i, size in ipairs(sizes) do
+      if size < 0 then
+         args.refuse(title, ("s, value %d"):format(i), "a number of at least 0", size)
+      end
+   end
+   return sizes
 end
 
 -- Returns a table {below = list, above = list} of the lengths of n error bars. `value` is one

@@ -10,9 +10,30 @@ local who <const> = common.who
 ---@class utils.plot.Axes
 local Axes = {}
 
-local take_plot = args.signature [[utils.plot.Axes.plot(x: any, y: any?, label: string?,
+local plot_signature <const> = [[utils.plot.Axes.%s(x: any, y: any?, label: string?,
    color: any?, linewidth: number = 1.5, linestyle: string = '-', marker: string?,
    markersize: number = 6, alpha: number = 1)]]
+local take_plot = args.signature(plot_signature:format "plot")
+
+-- Adds a line to the axes for the method `name`, whose arguments `take` reads.
+local function draw_line(self, name, take, ...)
+   local a, title = take(...), who .. name
+   common.check_flat(self, name)
+   local third = select(3, ...)
+   if type(third) == "string" then
+      torch.raise(('%s: expected lists and then a table of options, got %q; a format such as "r--" '
+         .. 'is {color = "red", linestyle = "--"}'):format(title, third))
+   end
+   local x, y = common.pair(title, a.x, a.y)
+   common.check_alpha(title, a.alpha)
+   common.check_width(title, "linewidth", a.linewidth)
+   common.check_width(title, "markersize", a.markersize)
+   common.add(self, {kind = "line", xs = x, ys = y, width = a.linewidth,
+      colour = common.next_colour(self, title, a.color), dash = common.dash_of(title, a.linestyle),
+      alpha = a.alpha, marker = common.check_marker(title, a.marker), size = a.markersize,
+      label = a.label}, a.color == nil)
+   return self
+end
 
 --- Draws a line. The line has gaps at values that are not finite and, on a logarithmic axis, at
 --- values that are not above zero. A single list is taken as y, with x = 1, 2, 3 and so on.
@@ -23,28 +44,16 @@ local take_plot = args.signature [[utils.plot.Axes.plot(x: any, y: any?, label: 
 --- linestyle: "-", "--", ":", "-." or "none"; marker: "o", "s", "^", "v", "D", "x", "+" or "."
 ---@return utils.plot.Axes self
 function Axes:plot(...)
-   local a = take_plot(...)
-   common.check_flat(self, "plot")
-   local third = select(3, ...)
-   if type(third) == "string" then
-      torch.raise(('%splot: expected lists and then a table of options, got %q; a format such as '
-         .. '"r--" is {color = "red", linestyle = "--"}'):format(who, third))
-   end
-   local x, y = common.pair(who .. "plot", a.x, a.y)
-   common.check_alpha(who .. "plot", a.alpha)
-   common.check_width(who .. "plot", "linewidth", a.linewidth)
-   common.check_width(who .. "plot", "markersize", a.markersize)
-   common.add(self, {kind = "line", xs = x, ys = y, width = a.linewidth,
-      colour = common.next_colour(self, who .. "plot", a.color),
-      dash = common.dash_of(who .. "plot", a.linestyle), alpha = a.alpha,
-      marker = common.check_marker(who .. "plot", a.marker), size = a.markersize, label = a.label})
-   return self
+   return draw_line(self, "plot", take_plot, ...)
 end
 
 for name, axis in pairs {semilogx = {"x"}, semilogy = {"y"}, loglog = {"x", "y"}} do
+   local take <const> = args.signature(plot_signature:format(name))
    Axes[name] = function(self, ...)
-      for _, which in ipairs(axis) do self["set_" .. which .. "scale"](self, "log") end
-      return Axes.plot(self, ...)
+      for _, which in ipairs(axis) do common.check_scale(self, name, which, "log") end
+      draw_line(self, name, take, ...)
+      for _, which in ipairs(axis) do self.scale[which] = "log" end
+      return self
    end
 end
 
@@ -64,7 +73,7 @@ local take_scatter = args.signature [[utils.plot.Axes.scatter(x: any, y: any, s:
 ---@param x number[]|Tensor  the horizontal positions
 ---@param y number[]|Tensor  the vertical positions
 ---@param options? {s: number|number[], c: any, label: string, marker: string, alpha: number,
---- cmap: string, vmin: number, vmax: number}  s: areas in square points; c: a colour, or a number
+--- cmap: string, vmin: number, vmax: number}  s: areas in square pixels; c: a colour, or a number
 --- for each point that the map `cmap` shows as a colour
 ---@return table points  for figure:colorbar
 function Axes:scatter(...)
@@ -75,10 +84,10 @@ function Axes:scatter(...)
    common.check_alpha(title, a.alpha)
    local artist = common.point_colours(self, title, a, #x)
    artist.kind, artist.xs, artist.ys, artist.label = "points", x, y, a.label
-   artist.sizes = values.spread(title, "s", a.s, #x)
+   artist.sizes = common.sizes(title, a.s, #x)
    artist.marker, artist.alpha = common.check_marker(title, a.marker) or "o", a.alpha
    artist.axes = self
-   return common.add(self, artist)
+   return common.add(self, artist, a.c == nil)
 end
 
 local take_errorbar = args.signature [[utils.plot.Axes.errorbar(x: any, y: any, yerr: any?,
@@ -108,7 +117,7 @@ function Axes:errorbar(...)
       xs = common.add_ends(x, x, xerr), ys = common.add_ends(y, y, yerr),
       colour = common.next_colour(self, title, a.color), width = a.linewidth,
       dash = common.dash_of(title, a.linestyle), marker = common.check_marker(title, a.marker),
-      size = a.markersize, cap = a.capsize, alpha = a.alpha, label = a.label})
+      size = a.markersize, cap = a.capsize, alpha = a.alpha, label = a.label}, a.color == nil)
    return self
 end
 
@@ -131,7 +140,8 @@ function Axes:fill_between(...)
    common.check_alpha(title, a.alpha)
    common.add(self, {kind = "between", xs = x, y1 = y1, y2 = y2,
       ys = table.move(y2, 1, #y2, #y1 + 1, table.move(y1, 1, #y1, 1, {})),
-      colour = common.next_colour(self, title, a.color), alpha = a.alpha, label = a.label})
+      colour = common.next_colour(self, title, a.color), alpha = a.alpha, label = a.label},
+      a.color == nil)
    return self
 end
 

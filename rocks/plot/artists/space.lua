@@ -39,10 +39,10 @@ function Axes:scatter3D(...)
    common.check_alpha(title, a.alpha)
    local artist = common.point_colours(self, title, a, #x)
    artist.kind, artist.xs, artist.ys, artist.zs, artist.label = "points", x, y, z, a.label
-   artist.sizes = values.spread(title, "s", a.s, #x)
+   artist.sizes = common.sizes(title, a.s, #x)
    artist.marker, artist.alpha = common.check_marker(title, a.marker) or "o", a.alpha
    artist.axes = self
-   return common.add(self, artist)
+   return common.add(self, artist, a.c == nil)
 end
 
 local take_plot3 = args.signature [[utils.plot.Axes.plot3D(x: any, y: any, z: any, label: string?,
@@ -64,7 +64,7 @@ function Axes:plot3D(...)
    common.check_width(title, "linewidth", a.linewidth)
    common.add(self, {kind = "line", xs = x, ys = y, zs = z, width = a.linewidth,
       colour = common.next_colour(self, title, a.color), dash = common.dash_of(title, a.linestyle),
-      alpha = a.alpha, label = a.label})
+      alpha = a.alpha, label = a.label}, a.color == nil)
    return self
 end
 
@@ -78,8 +78,10 @@ local take_view = args.signature [[utils.plot.Axes.view_init(elev: number = 30,
 function Axes:view_init(...)
    local a = take_view(...)
    common.check_space(self, "view_init")
-   if not (values.finite(a.elev) and values.finite(a.azim)) then
-      args.refuse(who .. "view_init", "elev", "finite numbers", a.elev)
+   for _, name in ipairs {"elev", "azim"} do
+      if not values.finite(a[name]) then
+         args.refuse(who .. "view_init", name, "a finite number", a[name])
+      end
    end
    self.view = {a.elev, a.azim}
    return self

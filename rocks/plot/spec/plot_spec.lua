@@ -101,12 +101,45 @@ describe("plot.curves", function()
       assert.matches("\3\3\3", file, 1, true)
    end)
 
+   it("draws ranges that overflow, ranges close to zero, and logarithmic axes without values", function()
+      local text = plot.curves({1e308, -1e308}):text(false)
+      assert.matches("1e+308 ┤", text, 1, true)
+      assert.matches("-1e+308 ┤", text, 1, true)
+      assert.matches("2e-13", plot.curves({0, 2e-13}):text(false), 1, true)
+      for _, values in ipairs {{5e-324, 0}, {1e-320, 1e-320}, {1.7e308, 1.7e308},
+         {math.maxinteger, math.mininteger}} do
+         assert.matches("┤", plot.curves(values):text(false))
+      end
+      for _, values in ipairs {{-1, -2}, {0, 0}, {}, {1.7e308}, {5e-324}} do
+         local figure = plot.curves(values, {log_y = true})
+         assert.matches("┤", figure:text(false))
+         assert.is_nil(figure:svg():find "nan")
+      end
+   end)
+
+   it("writes one question mark for a character that cannot be shown", function()
+      local font = require "tlua.plot.font"
+      assert.equal(font.measure "caf?", font.measure "café")
+      assert.same({"a", "é", "\xFF", "b"}, font.letters "aé\xFFb")
+      local svg = plot.curves({a = {1}}, {title = "a\1 <é\xFF>"}):svg()
+      assert.matches(">a? &lt;é?&gt;</text>", svg, 1, true)
+   end)
+
    it("refuses values that are not numbers and unknown options", function()
       assert.raises("utils.plot.curves: values, value 2: expected a number, got \"x\"",
          function() plot.curves {1, "x"} end)
       assert.raises("a: expected as many x as y, 2, got 1", function() plot.curves {a = {x = {1}, y = {1, 2}}} end)
+      assert.raises("values, value 2: expected a number, got nil", function() plot.curves {1, nil, 3} end)
+      assert.raises("a real tensor of one dimension, got a complex64 tensor",
+         function() plot.curves(torch.ones(3, {dtype = "complex64"})) end)
+      assert.raises("values: expected one curve, or curves by name", function() plot.curves {1, 2, loss = {1}} end)
+      assert.raises("values: expected names of curves as the keys, got 2", function() plot.curves {[2] = {1}} end)
+      assert.raises("values: expected a curve {x = ..., y = ...}, got a table with the key z",
+         function() plot.curves {x = {1}, y = {1}, z = {1}} end)
+      assert.raises("columns: expected an integer from 10 to 1000, got 1000000000",
+         function() plot.curves({1}, {columns = 1000000000}) end)
       assert.raises("unknown option titel; did you mean title?", function() plot.curves({1}, {titel = "x"}) end)
-      assert.raises("width: expected an integer of at least 200, got 5", function() plot.curves({1}, {width = 5}) end)
+      assert.raises("width: expected an integer from 200 to 6000, got 5", function() plot.curves({1}, {width = 5}) end)
       assert.raises("save: expected a path that ends in .svg or .png, got \"x.gif\"",
          function() plot.curves({1}, {save = "x.gif"}) end)
       assert.raises("/nowhere/x.png: No such file", function() plot.curves({1}, {save = "/nowhere/x.png"}) end)
@@ -162,8 +195,21 @@ describe("plot.image", function()
    it("takes a range, and integers up to 255", function()
       assert.equal("  ████", plot.image(torch.tensor {{-1.0, 1, 3}}, {range = {-1, 1}}):text(false))
       assert.equal("▒▒██", plot.image(torch.tensor({{128, 255}}, {dtype = "uint8"})):text(false))
-      assert.raises("range: expected two numbers, the lower one first",
+      assert.raises("range: expected two finite numbers, the lower one first",
          function() plot.image(image, {range = {1, 0}}) end)
+      for _, range in ipairs {{0 / 0, 1}, {0, math.huge}, {1}, {0, 1, 2}} do
+         assert.raises("range: expected two finite numbers", function() plot.image(image, {range = range}) end)
+      end
+      assert.raises("image: columns: expected an integer of at least 1, got 0",
+         function() plot.image(image, {columns = 0}) end)
+      assert.raises("image: scale: expected an integer from 1 to 1000, got 100000000",
+         function() plot.image(image, {scale = 100000000}) end)
+      assert.raises("image: gap: expected an integer from 0 to 1000, got 1000000000",
+         function() plot.image(image, {gap = 1000000000}) end)
+      for _, other in ipairs {image:to "complex64", torch.eye(3):to_sparse(),
+         torch.quantize_per_tensor(image, 0.1, 0, "quint8")} do
+         assert.raises("image: tensor: expected a dense tensor of real numbers", function() plot.image(other) end)
+      end
    end)
 
    it("refuses other shapes", function()

@@ -273,6 +273,23 @@ describe("plot.Axes", function()
       assert.is_true(highest < lowest)
    end)
 
+   it("stays unchanged if a call fails", function()
+      local _, axes = plot.subplots()
+      assert.is_false((pcall(axes.plot, axes, {1, 2}, {marker = "q"})))
+      assert.is_false((pcall(axes.scatter, axes, {1}, {1}, {marker = "q"})))
+      assert.equal(0, axes.lines) -- the next line has the first colour
+      local ok, message = pcall(axes.loglog, axes, {"a"})
+      assert.is_false(ok)
+      assert.matches('Axes.loglog: y, value 1: expected a number, got "a"', message, 1, true)
+      assert.same({x = "linear", y = "linear"}, axes.scale)
+      assert.is_false((pcall(axes.bar, axes, {"a", "b"}, {1, 2, 3})))
+      assert.is_nil(axes.names)
+      assert.is_nil(axes.ticks.x)
+      axes:bar({"c"}, {1})
+      assert.same({"c"}, axes.names)
+      assert.equal(1, axes.lines)
+   end)
+
    it("refuses wrong values, and names the argument", function()
       local function refuses(message, fn)
          local ok, text = pcall(fn, ax)
@@ -301,6 +318,16 @@ describe("plot.Axes", function()
          function(a) a:errorbar({1}, {1}, {yerr = {-1}}) end)
       refuses("scatter: c: expected 2 values, got 4", function(a) a:scatter({1, 2}, {1, 2}, {c = {1, 2, 3, 4}}) end)
       refuses('expected axes with projection = "3d"', function(a) a:scatter3D({1}, {1}, {1}) end)
+      refuses("scatter: s, value 1: expected a number of at least 0, got -1",
+         function(a) a:scatter({1}, {1}, {s = -1}) end)
+      refuses("set_xticks: labels, value 1: expected a text, got nil",
+         function(a) a:set_xticks({1, 2}, {nil, "b"}) end)
+      refuses("boxplot: labels, value 1: expected a text, got nil",
+         function(a) a:boxplot({{1}, {2}}, {labels = {nil, "b"}}) end)
+      refuses("boxplot: x, list 2: expected a list of numbers", function(a) a:boxplot {{1}, nil, {3}} end)
+      refuses("bar: x, value 2: expected a string, as before, got nil", function(a) a:bar({"a", nil, "c"}, 1) end)
+      refuses("view_init: azim: expected a finite number, got inf",
+         function() select(2, plot.subplots {projection = "3d"}):view_init(3, inf) end)
       refuses("set_xlim: expected two different finite numbers", function(a) a:set_xlim(1, 1) end)
       refuses('set_xscale: scale: expected "linear" or "log"', function(a) a:set_xscale "lgo" end)
       refuses("set_ylim: expected numbers above 0 on a logarithmic axis",
@@ -309,7 +336,7 @@ describe("plot.Axes", function()
       refuses("colorbar: mappable: expected the result of imshow", function() figure:colorbar(3) end)
       refuses('plot: expected lists and then a table of options, got "r--"',
          function(a) a:plot({1, 2}, {3, 4}, "r--") end)
-      refuses("set_yscale: expected limits above 0, got -1 and 1",
+      refuses("semilogy: expected limits above 0, got -1 and 1",
          function() select(2, plot.subplots()):set_ylim(-1, 1):semilogy {1, 10} end)
       for _, name in ipairs {"set_title", "set_xlabel", "set_ylabel"} do
          refuses(name .. ": expected no further argument, got a table",
