@@ -316,19 +316,44 @@ local function named_tensors(model)
    return list
 end
 
--- Returns a function that resets the model's buffers to their present values.
-local function keep_buffers(named)
+-- Returns a function that resets the model's buffers to their present values. At its first call, it
+-- stores the names and values of the buffers that have changed in `call.changes`.
+local function keep_buffers(call)
    local kept = {}
-   for _, entry in ipairs(named) do
-      if entry[3] then kept[#kept + 1] = {entry[2], entry[2]:clone(), entry[2]._version} end
+   for _, entry in ipairs(call.named) do
+      local tensor = entry[2]
+      if entry[3] then kept[#kept + 1] = {tensor, tensor:clone(), tensor._version, entry[1]} end
    end
    return function()
+      local changes = {}
       for _, entry in ipairs(kept) do
-         if entry[1]._version ~= entry[3] then
-            entry[1]:copy_(entry[2])
-            entry[3] = entry[1]._version
+         local tensor, value, version, name = table.unpack(entry)
+         if tensor._version ~= version then
+            if not call.changes then changes[#changes + 1] = {name, tensor, tensor:clone()} end
+            tensor:copy_(value)
+            entry[3] = tensor._version
          end
       end
+      call.changes = call.changes or changes
+   end
+end
+
+-- Raises an error if the first call of a model has changed a buffer that later calls leave as it
+-- is. Then gives such buffers the values that the first call has computed, since variables of Lua
+-- tell the model that they have them.
+local function check_first_call(first, later)
+   local again, name = {}, nil
+   for _, entry in ipairs(later) do again[entry[2]] = true end
+   for _, entry in ipairs(first) do
+      if not again[entry[2]] then
+         name = name or entry[1]
+         entry[2]:copy_(entry[3])
+      end
+   end
+   if name then
+      torch.raise(("export: the first call of the model sets buffer %s, and later calls do not; it "
+         .. "has been set by the example; export the model again, or set it by a call of the model "
+         .. "before the export"):format(name))
    end
 end
 
@@ -408,6 +433,46 @@ local function optimized(graph, call, tensors, symbols)
    return better or graph, problem
 end
 
+-- Appends those tensors that a program can keep, and that the list lacks, to a list as
+-- named_tensors returns it.
+local function add_others(named, others)
+   local known = {}
+   for _, entry in ipairs(named) do known[entry[1]], known[entry[2]] = true, true end
+   for _, other in ipairs(others) do
+      local name, tensor = other[1], other[2]
+      local fits = not known[name] and not known[tensor]
+         and pcall(nested.check_tensor, "export", name, tensor)
+      if fits then
+         named[#named + 1], known[name], known[tensor] = {name, tensor, false}, true, true
+      end
+   end
+end
+
+-- Returns the graph of a model. The first call of a model may differ from later ones, for example
+-- because it fills a cache, and so may the first call with a larger size. If the recordings differ,
+-- the model is therefore recorded again. Then tensors in variables and fields have names as well,
+-- so that the parts of them that a call takes are recorded.
+local function graph_of(call, tensors, symbols)
+   local function record()
+      call.named = named_tensors(call.model)
+      add_others(call.named, call.others or {})
+      call.reset = keep_buffers(call)
+      return trace.graph(call, tensors, symbols)
+   end
+   local fine, graph = pcall(record)
+   local first = call.changes
+   for _ = 1, #symbols > 0 and 2 or 1 do
+      if fine or not call.recorded then break end
+      pcall(trace.call, call, tensors) -- fills a cache that depends on the size
+      call.reset()
+      call.changes = nil
+      fine, graph = pcall(record)
+      if call.changes then check_first_call(first, call.changes) end
+   end
+   if not fine then error(graph, 0) end
+   return graph
+end
+
 local function make(model, inputs, given)
    if not args.is_callable(model) then
       args.refuse("export", "model", "a module or a function", model)
@@ -417,15 +482,13 @@ local function make(model, inputs, given)
       args.refuse("export", "optimize", "a boolean", options.optimize)
    end
    local tensors, names, structure = trace.read_inputs("export", model, inputs, options.names)
-   local named = named_tensors(model)
    local call = {
-      title = "export", model = model, names = names, named = named, inputs = structure,
+      title = "export", model = model, names = names, inputs = structure,
       training = type(model) == "table" and model.training == true,
    }
    local symbols = trace.read_dynamic(options.dynamic, names, tensors)
    local _ <close> = torch.no_grad()
-   call.reset = keep_buffers(named)
-   local graph = trace.graph(call, tensors, symbols):ready()
+   local graph = graph_of(call, tensors, symbols):ready()
    check_marks(graph, call, tensors)
    if not options.optimize then return wrap(graph) end
    local better, problem = optimized(graph, call, tensors, symbols)
@@ -438,8 +501,10 @@ local M = {}
 
 --- Returns the program of a model: the operators that it calls for these inputs. Code that uses the
 --- values of tensors outside of operators, such as `if x:sum():item() > 0` or `x[mask]`, cannot be
---- recorded, and raises an error at its line; torch.cond and torch.while_loop are recorded. A
---- model that reads a value of Lua that each call changes, such as a count of calls, is refused.
+--- recorded, and raises an error at its line; torch.cond and torch.while_loop are recorded. If the
+--- first call differs from later ones, for example because it fills a cache, a later call is
+--- recorded. A model that reads a value of Lua that each call changes, such as a count of calls, is
+--- refused, as is one that calls math.random or depends on os.time, os.clock or os.date.
 --- torch.export(model, inputs, options) is the same.
 ---
 --- All sizes are fixed to the sizes of the inputs, except in the dimensions that the option

@@ -179,6 +179,92 @@ describe("a captured step", function()
       assert.is_true(done.captured)
    end)
 
+   it("refuses functions whose results differ in each call, and counts of the optimizer", function()
+      local function refused(pattern, fn)
+         local w = torch.ones(2):to(kind):requires_grad_()
+         local sgd = optim.SGD({w}, {lr = 0.1})
+         local step = sim.capture_step(function(x) return fn(x, sgd) end, {torch.ones(2)}, {warmup = 1})
+         step(torch.ones(2))
+         assert.error_matches(function() step(torch.ones(2)) end, kind .. ".capture_step: " .. pattern)
+         assert.is_false(step.captured)
+      end
+      local numbers = coroutine.wrap(function() for n = 1, 100 do coroutine.yield(n) end end)
+      for name, advice in pairs {
+         ["math.random"] = "use torch.rand, which gives other numbers each time, or ",
+         ["os.time"] = "call it outside of the function, or ",
+      } do
+         local fn = load("return " .. name)()
+         refused(".*capture_step_spec.lua:%d+: " .. name .. " is called, whose result or effect may differ next time, "
+            .. "but a replay repeats only operators; " .. advice .. "pass its result as an input",
+            function(x) return x * fn() end)
+      end
+      refused(".*: a coroutine is called", function(x) return x * numbers() end)
+      local key = "part"
+      for name, owner in pairs {
+         ["optimizer.part"] = function(sgd) return sgd end,
+         ["optimizer.param_groups%[1%].part"] = function(sgd) return sgd.param_groups[1] end,
+         ["optimizer.state.part"] = function(sgd) return sgd.state end,
+      } do
+         local holder = {}
+         refused(name .. " has another value in each call", function(x, sgd)
+            holder.optimizer = sgd
+            local of = owner(holder.optimizer)
+            of[key] = (of[key] or 0) + 1
+            return of[key] > 50 and x * 2 or x + 1
+         end)
+      end
+   end)
+
+   it("refuses a step that uses a tensor of an earlier call, and names the variable", function()
+      local function captured(fn)
+         local step = sim.capture_step(fn, {torch.ones(2)}, {warmup = 2})
+         for _ = 1, 2 do step(torch.ones(2)) end
+         return step
+      end
+      local total, state, net, last = nil, nil, nn.Linear(2, 2):to(kind), nil
+      for name, fn in pairs {
+         ["the variable total"] = function(x)
+            total = (total or 0) + x
+            return x * 2
+         end,
+         ["the variable state"] = function(x)
+            state = {h = state and state.h * 0.5 + x or x}
+            return state.h:sum()
+         end,
+         ["hidden of net"] = function(x)
+            net.hidden = net.hidden and net(net.hidden):detach() + x or x * 1
+            return net.hidden:sum()
+         end,
+         ["the variable last"] = function(x)
+            local before = last or x
+            last = x * 2
+            return before
+         end,
+      } do
+         local step = captured(fn)
+         assert.error_matches(function() step(torch.ones(2)) end, kind .. ".capture_step: the function uses the tensor "
+            .. "that an earlier call has left in " .. name .. ", but a replay would use the one of the capture; keep "
+            .. "one tensor there, and change it in place, as copy_ does")
+      end
+   end)
+
+   it("allows tensors in variables that each call sets before it reads them, or changes in place", function()
+      local sum, log, net = torch.zeros(2):to(kind), {}, nn.Linear(2, 2):to(kind)
+      local step = sim.capture_step(function(x)
+         net.output = net(x):detach()
+         log.half = net.output * 0.5
+         sum:add_(log.half)
+         return log.half * 2
+      end, {torch.ones(2)}, {warmup = 1})
+      local expected = torch.zeros(2):to(kind)
+      for i = 1, 4 do
+         local x = torch.ones(2):mul(i):to(kind)
+         local y = net(x):detach()
+         expected:add_(y * 0.5)
+         assert(step(x):equal(y) and net.output:equal(y) and log.half:equal(y * 0.5) and sum:equal(expected), i)
+      end
+   end)
+
    it("cannot be nested", function()
       local inner = sim.capture_step(function(x) return x * 2 end, {torch.ones(2)}, {warmup = 1})
       local outer = sim.capture_step(function(x) return inner(x) end, {torch.ones(2)}, {warmup = 1})

@@ -521,7 +521,7 @@ describe("a step that a program cannot repeat", function()
             model.rest = (model.rest or 50) - 1
             return model.rest < 0 and t * 2 or t
          end,
-         ["the length of log"] = function(t)
+         ["the length of state.log"] = function(t)
             state.log[#state.log + 1] = t:detach()
             return #state.log > 50 and t * 2 or t
          end,

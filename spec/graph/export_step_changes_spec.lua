@@ -204,6 +204,93 @@ describe("the export of a training step", function()
       end)
    end)
 
+   it("accepts counts that grow by results of calls and are not read", function()
+      local seen, stats = 0, {rows = 0, log = ""}
+      follows(function(m, t)
+         seen = seen + t:size(1) * #t.shape
+         stats.rows = (stats.rows or 0) + t:size(1)
+         stats.log = stats.log .. ("%d "):format(t:size(2))
+         m.elements = (m.elements or 0) - 2 * m.weight:numel()
+         return square(m, t)
+      end)
+   end)
+
+   it("refuses counts that are read while they grow", function()
+      local n, a, b, list = 0, 0, 0, {}
+      local function refused(name, fn)
+         no_export("export_step: " .. name .. " has another value in each call of the function, which reads it", fn)
+      end
+      local function identity(v) return v end
+      refused("the variable n", function(m, t)
+         n = n + identity(n > 50 and 2 or 1)
+         return square(m, t)
+      end)
+      refused("the variable n", function(m, t)
+         n = identity(n) + 1
+         return square(m, t)
+      end)
+      refused("the variable [ab]", function(m, t)
+         a, b = b, a + t:size(1)
+         return square(m, t) * (a > 500 and 2 or 1)
+      end)
+      refused("list[%l.]*", function(m, t)
+         list.m = list.m or {count = 0}
+         list.m.count, list.last = list.m.count + t:size(1), list.m.count
+         return square(m, t) * (list.last > 500 and 2 or 1)
+      end)
+   end)
+
+   it("refuses counts under computed keys and in tables of modules", function()
+      local key = "part"
+      local function refused(name, count)
+         no_export("export_step: " .. name .. " has another value in each call of the function, which reads it",
+            function(m, t, optimizer) return square(m, t) * (count(m, optimizer, t) > 50 and 2 or 1) end)
+      end
+      refused("optimizer.param_groups%[1%].part", function(_, optimizer)
+         local group = optimizer.param_groups[1]
+         group[key] = (group[key] or 0) + 1
+         return group[key]
+      end)
+      torch.part = 0
+      refused("torch.part", function()
+         torch[key] = torch[key] + 1
+         return torch[key]
+      end)
+      torch.part = nil
+      refused("counts.rows 6", function(m, _, t)
+         m.counts = m.counts or {}
+         local name = "rows " .. #t
+         m.counts[name] = (m.counts[name] or 0) + 1
+         return m.counts[name]
+      end)
+      local Counter = {}
+      Counter.__index = Counter
+      function Counter:next()
+         self.n = self.n + 1
+         return self.n
+      end
+      refused("counter.n", function(m)
+         m.counter = m.counter or setmetatable({n = 0}, Counter)
+         return m.counter:next()
+      end)
+      refused("the length of history", function(m)
+         m.history = m.history or {}
+         m.history[#m.history + 1] = 1
+         return #m.history
+      end)
+   end)
+
+   it("names a variable in which each call leaves another tensor", function()
+      local total = torch.zeros(1)
+      no_export("calls leave other tensors in the variable total: if the function reads the tensor of an earlier call, "
+         .. "keep it in a buffer or in a tensor of the option `state`, and change it in place, as copy_ does",
+         function(m, t)
+            local loss = square(m, t)
+            total = total * 0.5 + loss:detach()
+            return loss
+         end)
+   end)
+
    it("refuses a count in local variables, objects of the library, new tables, or read by rawget", function()
       local function refused(name, count)
          no_export("export_step: " .. name .. " has another value in each call of the function, which reads it; a "
@@ -387,13 +474,15 @@ describe("the export of a training step", function()
    end)
 
    it("refuses calls of functions whose results may differ next time", function()
-      local function refused(name, fn)
+      local function refused(name, fn, advice)
          no_export(name .. " is called, whose result or effect may differ next time, but a program repeats only "
-            .. "operators; pass its result as an input", fn)
+            .. "operators; " .. (advice or "") .. "pass its result as an input", fn)
       end
       local random = math.random
-      refused("math.random", function(m, t) return random() < 2 and square(m, t) or t:sum() end)
-      refused("os.time", function(m, t) return os.time() > 0 and square(m, t) or t:sum() end)
+      refused("math.random", function(m, t) return random() < 2 and square(m, t) or t:sum() end,
+         "use torch.rand, which gives other numbers each time, or ")
+      refused("os.time", function(m, t) return os.time() > 0 and square(m, t) or t:sum() end,
+         "call it outside of the function, or ")
       refused("io.open", function(m, t) return io.open "/nonexistent" and t:sum() or square(m, t) end)
       local gain = coroutine.wrap(function() while true do coroutine.yield(1) end end)
       refused("a coroutine", function(m, t) return square(m, t) * gain() end)

@@ -330,7 +330,8 @@ static bool may_change(const tli_Trace *t, const tli_Call *call, const tli_Trace
   return tli_fail(TL_EARG,
                   "%s: it changes a tensor that is a constant of the program, so torch.export "
                   "cannot record it (write to a copy, x:clone()%s)",
-                  call->name, t->step ? ", or name it in the option `state`" : "");
+                  call->name, t->step ? ", or name it in the option `state`"
+                          : ", or register it as a buffer of the model");
 }
 
 /* The operators that change other tensors than just their first argument, and the parameters that

@@ -203,8 +203,10 @@ local function note_call(watch, fn)
    end
    if fn == require and type(argument(1)) == "string" then watch.required[argument(1)] = true end
    if watch.library.denied[fn] and not harmless[fn] or is_coroutine(fn) then
-      watch.varying = watch.varying or ("%s:%d: %s is called"):format(caller.short_src,
-         caller.currentline, is_coroutine(fn) and "a coroutine" or watch.library.denied[fn])
+      table.insert(watch.varying, {
+         name = is_coroutine(fn) and "a coroutine" or watch.library.denied[fn],
+         place = ("%s:%d"):format(caller.short_src, caller.currentline),
+      })
    end
 end
 
@@ -308,7 +310,7 @@ local function call(lenient, fn, ...)
    local watch = setmetatable({
       functions = {}, list = {}, globals = {}, known = {}, proxies = {}, restore = {},
       library = library.refresh(), active = true, lenient = lenient, looped = {},
-      counted = {}, required = {},
+      counted = {}, required = {}, varying = {},
    }, Watch)
    watch.checks = checks_of(watch.proxies)
    watch.hook = function() on_call(watch) end
@@ -330,8 +332,9 @@ function M.call(fn, ...) return call(false, fn, ...) end
 --- the table of globals and another debug hook set `refusal`. The watch has more fields: `looped`,
 --- the set of tables that the script passes to C functions, such as pairs, and to functions of the
 --- library; `counted`, the tables among them that it passes to another function than table.insert
---- and rawset; `required`, the set of the modules that it requires; and `varying`, the place and
---- the name of a called function whose result may differ next time, such as math.random.
+--- and rawset; `required`, the set of the modules that it requires; and `varying`, a list
+--- with the `name` and the `place` of each call of a function whose result may differ next time,
+--- such as math.random.
 function M.whole(fn, ...) return call(true, fn, ...) end
 
 return M

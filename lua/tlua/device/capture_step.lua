@@ -10,7 +10,9 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local Optimizer = require "tlua.optim.Optimizer"
 local Fused = require "tlua.optim.Fused"
+local callees = require "tlua.export.calls"
 local changes = require "tlua.export.changes"
+local outside = require "tlua.export.outside"
 local reads = require "tlua.export.reads"
 local scopes = require "tlua.scope"
 
@@ -157,7 +159,8 @@ return function(kind)
    --- fn begins with optimizer:zero_grad(). Optimizers must count their steps on the device
    --- (capturable = true), and a changing learning rate must be a tensor. An operator that waits
    --- for the device raises an error in the call that captures, as does a value of Lua that fn
-   --- changes and reads in each call, such as a count of calls: a replay runs no Lua.
+   --- changes and reads in each call, such as a count of calls, a tensor that an earlier call has
+   --- left in a variable, and a call of math.random or os.time: a replay runs no Lua.
    --- `step:reset()` discards the graph and captures again.
    ---@param fn fun(...): any
    ---@param inputs any[]  examples of fn's arguments
@@ -191,6 +194,63 @@ return function(kind)
          return table.unpack(found, 1, found.n)
       end
 
+      local function try_capture()
+         local new, found = module.CUDAGraph(), {}
+         return new, capture(new, o, fn, static, found), found
+      end
+
+      -- Captures the step after the tensors of `replaced` were moved to the meta device. Returns
+      -- whether the capture fails or a result is on this device, because the step uses a tensor.
+      local function uses(replaced)
+         for _, item in ipairs(replaced) do item[1](item[3]) end
+         local fine, new, found = pcall(try_capture)
+         for _, item in ipairs(replaced) do item[1](item[2]) end
+         if not fine then return true end
+         new:reset()
+         for i = 1, found.n do
+            if torch.is_tensor(found[i]) and found[i].device.type == "meta" then return true end
+         end
+         return false
+      end
+
+      -- Raises an error if the step uses a tensor that the previous call has left in a variable or
+      -- field, and that the capture has replaced. A replay would use the tensor of the capture.
+      local function check_replaced(replaced)
+         if not uses(replaced) then return end
+         local names = {}
+         for _, item in ipairs(replaced) do
+            if #replaced == 1 or uses {item} then names[#names + 1] = item[4] end
+         end
+         torch.raise(("%s: the function uses the tensor that an earlier call has left in %s, but a "
+            .. "replay would use the one of the capture; keep one tensor there, and change it in "
+            .. "place, as copy_ does"):format(title, table.concat(names, " and ")))
+      end
+
+      -- Captures the step, and checks that the step depends on no value of Lua that it changes.
+      local function capture_checked()
+         for _, global in ipairs(record and record.globals or {}) do
+            global[3] = rawget(global[1], global[2])
+         end
+         local values = record and reads.of(record, {}, {}, {})
+         if not values then return try_capture() end
+         callees.check(title, values, "replay", callees.is_varying(values))
+         local new, found, optimizers = try_capture()
+         local fine, message = pcall(function()
+            changes.check(title, values, "replay")
+            local replaced = outside.replaced(values)
+            if #replaced == 0 then return end
+            for _, item in ipairs(replaced) do item[1](item[2]) end
+            check_replaced(replaced)
+            new:reset()
+            new, found, optimizers = try_capture()
+         end)
+         if not fine then
+            new:reset()
+            error(message, 0)
+         end
+         return new, found, optimizers
+      end
+
       local function replay()
          for _, pair in ipairs(seen) do check_settings(title, pair[1], pair[2]) end
          graph:replay()
@@ -208,17 +268,8 @@ return function(kind)
                if calls == o.warmup then return last_ordinary_call() end
                return (function(...) return ... end)(fn(table.unpack(static, 1, static.n)))
             end
-            local new, found = module.CUDAGraph(), {}
-            for _, global in ipairs(record and record.globals or {}) do
-               global[3] = rawget(global[1], global[2])
-            end
-            local values = record and reads.of(record, {}, {}, {})
-            results = capture(new, o, fn, static, found)
-            local fine, message = pcall(changes.check, title, values or {}, "replay")
-            if not fine then
-               new:reset()
-               error(message, 0)
-            end
+            local new, found
+            new, results, found = capture_checked()
             graph, seen, record = new, found, nil
             step.captured = true
             return replay()

@@ -78,6 +78,15 @@ local function refuse(name, title, noun)
       .. "function if it is only for a log"):format(title, name, noun or "program"))
 end
 
+local plain <const> = {number = true, boolean = true, string = true}
+
+-- Returns a key of a table that is missing in an earlier copy of the table, and has a plain value.
+local function new_key(value, copy)
+   for key, item in next, value do
+      if copy[key] == nil and plain[type(item)] then return key end
+   end
+end
+
 --- Raises an error if calls have changed a value, and the function reads the value for more than an
 --- update such as n = n + 1. `seen` is a result of reads.of from before these calls.
 ---@param title string  the operator
@@ -102,10 +111,68 @@ function M.check(title, seen, noun)
          end
       end
    end
+   for _, entry in ipairs(seen.sets) do
+      local key = new_key(entry[1], entry[2])
+      if key ~= nil then refuse(M.field_name(entry[3], key), title, noun) end
+   end
    for _, entry in ipairs(seen.whole) do
       local name = entry[4] and changed_key(entry[1], entry[2], entry[3], seen.known)
       if name then refuse(name, title, noun) end
    end
+end
+
+-- Calls fn(entry, value) for each variable and field of `seen` that has a tensor as its value.
+local function each_tensor(seen, fn)
+   for _, entry in ipairs(seen.upvalues) do
+      local _, value = debug.getupvalue(entry[1], entry[2])
+      if torch.is_tensor(value) then fn(entry, value) end
+   end
+   for _, entry in ipairs(seen.fields) do
+      local value = rawget(entry[1], entry[2])
+      if torch.is_tensor(value) then fn(entry, value) end
+   end
+end
+
+-- Returns the names of the variables and fields that have another tensor than in `seen`, and that
+-- the function reads for more than an update, or of all of them if there is none.
+local function names_of_tensors(seen)
+   local used, all, known = {}, {}, {}
+   each_tensor(seen, function(entry, value)
+      local name = entry[4]
+      if rawequal(value, entry[3]) or known[name] then return end
+      all[#all + 1], known[name] = name, true
+      if entry[5] then used[#used + 1] = name end
+   end)
+   return #used > 0 and used or all
+end
+
+--- Returns a list of {name, tensor} for the tensors in variables and fields.
+function M.tensors(seen)
+   local list = {}
+   each_tensor(seen, function(entry, value)
+      list[#list + 1] = {(entry[4]:gsub("^the variable ", "")), value}
+   end)
+   return list
+end
+
+--- Raises the error `problem`, that two recordings differ, with the names of the variables and
+--- fields in which each call has left another tensor. `seen` is as for M.check, and may be nil.
+---@param problem string
+---@param seen? table
+---@param advice string  what the user can do about these tensors
+function M.raise_with_names(problem, seen, advice)
+   local names = seen and names_of_tensors(seen) or {}
+   if #names == 0 then error(problem, 0) end
+   local text = tostring(problem):gsub("^[^:]*:%d+: ", "")
+   torch.raise(("%s; calls leave other tensors in %s: %s"):format(text,
+      table.concat(names, " and "), advice))
+end
+
+--- Advice for raise_with_names if calls with other values differ. `place` is where tensors of a
+--- program's state are kept.
+function M.keep_in(place)
+   return ("if the function reads the tensor of an earlier call, keep it in %s, and change it in "
+      .. "place, as copy_ does"):format(place)
 end
 
 return M

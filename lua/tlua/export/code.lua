@@ -10,23 +10,27 @@ local BEGIN <const> = 32
 -- computed.
 local GETTABUP <const>, GETFIELD <const>, SELF <const> = 11, 14, 20
 local GETUPVAL <const>, GETTABLE <const>, GETI <const>, SETFIELD <const> = 9, 12, 13, 18
-local SETUPVAL <const>, SETTABUP <const>, ADDI <const>, LEN <const> = 10, 15, 21, 52
+local SETUPVAL <const>, SETTABUP <const>, ADDI <const> = 10, 15, 21
 local SETTABLE <const>, SETI <const>, NEWTABLE <const> = 16, 17, 19
 
 -- Instructions that may stand between the read of a variable and its assignment in an update, such
--- as n = n + 1 or self.n = (self.n or 0) + 1: moves, loads of constants, reads, additions,
--- subtractions, products with constants, their metamethods, tests and jumps (JMP).
-local JMP <const> = 56
+-- as n = n + 1, self.n = (self.n or 0) + 1 or n = n + x:size(1). `from_b` has those whose result is
+-- computed from the register B, `from_both` those whose result is computed from B and C, and
+-- `fresh` those whose result does not depend on registers.
+local MOVE <const>, ADD <const>, SHR <const>, CONCAT <const> = 0, 34, 45, 53
+local MMBIN <const>, MMBINK <const>, JMP <const>, EQ <const>, LT <const>, LE <const> =
+   46, 48, 56, 57, 58, 59
+local EQK <const>, GEI <const>, TEST <const>, TESTSET <const>, CALL <const> = 60, 65, 66, 67, 68
+local LOADI <const>, LOADTRUE <const>, UNM <const>, LEN <const> = 1, 7, 49, 52
 -- The number in an instruction JMP that stands for a jump of length 0.
 local JUMP_ZERO <const> = (1 << 24) - 1
-local update <const> = {}
-for _, kind in ipairs {0, 1, 2, 3, 9, 11, 13, 14, 21, 22, 23, 24, 34, 35, 46, 47, 48, 56, 66, 67} do
-   update[kind] = true
-end
--- These instructions set no register.
-local reading <const> = {[46] = true, [47] = true, [48] = true, [JMP] = true, [66] = true}
+local from_b <const>, from_both <const>, fresh <const> = {[MOVE] = true}, {}, {}
+for kind = LOADI, LOADTRUE do fresh[kind] = true end
+fresh[GETUPVAL], fresh[GETTABUP] = true, true
+for kind = ADDI, SHR do (kind < ADD and from_b or from_both)[kind] = true end
+for kind = UNM, LEN do from_b[kind] = true end
 -- The largest number of these instructions.
-local LONGEST_UPDATE <const> = 10
+local LONGEST_UPDATE <const> = 40
 
 local Reader = {}
 Reader.__index = Reader
@@ -97,29 +101,83 @@ function Reader:upvalues(outer)
    return set
 end
 
+-- Adds the effect of an instruction to the set `held` of the registers with a value that was
+-- computed from the variable. Returns false if the instruction uses such a value for more than
+-- a computation. `alone` tells whether the instruction is run only for some values of the variable.
+local function follow_value(held, instruction, alone)
+   local kind, a = instruction & 0x7f, instruction >> 7 & 0xff
+   local b, c = instruction >> 16 & 0xff, instruction >> 24
+   if kind >= MMBIN and kind <= MMBINK then return true end
+   if fresh[kind] then
+      held[a] = nil
+   elseif from_b[kind] then
+      held[a] = held[b]
+   elseif from_both[kind] then
+      held[a] = held[b] or held[c]
+   elseif kind == CONCAT then
+      for register = a + 1, a + b - 1 do held[a] = held[a] or held[register] end
+   elseif kind == TEST then
+      return true
+   elseif kind == TESTSET then
+      held[a] = held[a] or held[b]
+   elseif kind == EQ or kind == LT or kind == LE then
+      return not held[a] and not held[b]
+   elseif kind >= EQK and kind <= GEI then
+      return not held[a]
+   elseif kind == GETFIELD or kind == GETI or kind == GETTABLE or kind == SELF then
+      if alone or held[b] or kind == GETTABLE and held[c] then return false end
+      held[a] = nil
+      if kind == SELF then held[a + 1] = nil end
+   elseif kind == CALL then
+      for register in next, held do
+         if register >= a and (b == 0 or register < a + b) then return false end
+      end
+      if alone then return false end
+      for register in next, held do
+         if register >= a then held[register] = nil end
+      end
+   else
+      return false
+   end
+   return true
+end
+
 -- Returns whether the instruction at `start` reads a variable or a field only to update it. The
 -- variable is the upvalue with the given number, counted from 0; the field has the given name or
 -- integer key. With the key true, any computed key will do. A value that is also in a local
--- variable when it is stored may have more effects, as may a jump behind the update. `locals(at)`
--- returns the set of the registers that are local variables at the instruction `at`.
+-- variable, or in a register below that of the stored value, when it is stored may have more
+-- effects, as may a jump behind the update. `locals(at)` returns the set of the registers that are
+-- local variables at the instruction `at`.
 function Reader:updates(start, number, name, constants, locals)
-   local farthest, written = 0, {}
-   for i = 0, LONGEST_UPDATE do
+   local first = string.unpack("I4", self.code, start)
+   local farthest, guarded, tested, held = 0, 0, false, {[first >> 7 & 0xff] = true}
+   for i = 1, LONGEST_UPDATE do
       local instruction = string.unpack("I4", self.code, start + 4 * i)
       local kind, place = instruction & 0x7f, instruction >> 16 & 0xff
+      local owner = instruction >> 7 & 0xff
       local alike
       if kind == SETUPVAL then alike = place == number end
-      if kind == SETFIELD or kind == SETTABUP then alike = constants[place] == name end
-      if kind == SETI then alike = place == name end
-      if kind == SETTABLE then alike = name == true end
+      if kind == SETTABUP then alike = constants[place] == name end
+      if kind == SETFIELD then alike = constants[place] == name and not held[owner] end
+      if kind == SETI then alike = place == name and not held[owner] end
+      if kind == SETTABLE then alike = name == true and not held[owner] and not held[place] end
       if alike ~= nil then
-         local set = locals(start + 4 * i)
-         for register in next, written do alike = alike and set and not set[register] end
+         local set, stored = locals(start + 4 * i), instruction >> 24
+         local constant = instruction >> 15 & 1 == 1
+         if kind == SETUPVAL then stored = owner elseif constant then stored = math.huge end
+         for register in next, held do
+            alike = alike and set and not set[register] and register >= stored
+         end
          return alike and farthest <= i
       end
-      if i > 0 and not update[kind] then return false end
-      if kind == JMP then farthest = math.max(farthest, i + 1 + (instruction >> 7) - JUMP_ZERO) end
-      if not reading[kind] then written[instruction >> 7 & 0xff] = true end
+      if kind == JMP then
+         local target = i + 1 + (instruction >> 7) - JUMP_ZERO
+         if target <= i then return false end
+         farthest, guarded = math.max(farthest, target), tested and target or guarded
+      elseif not follow_value(held, instruction, i < guarded) then
+         return false
+      end
+      tested = kind == TEST and held[owner] or kind == TESTSET and held[place] or false
    end
    return false
 end

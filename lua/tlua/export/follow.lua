@@ -94,7 +94,7 @@ local LONGEST <const> = 16
 
 -- Adds the fields of a table of options, such as the padding of a convolution, by calls of `add`.
 local function add_options(add, path, options)
-   if type(options) ~= "table" or getmetatable(options) then return end
+   if getmetatable(options) then return end
    local keys = nested.sorted_keys(options)
    for _, key in ipairs(#keys <= LONGEST and keys or {}) do
       add(options, key, (type(key) == "string" and "%s.%s" or "%s[%s]"):format(path, key))
@@ -109,8 +109,9 @@ local function add_module(add, path, module)
    add(module, "forward", start .. "forward")
    for name, value in next, module do
       if not others[name] then
-         add(module, name, start .. tostring(name))
-         add_options(add, start .. tostring(name), value)
+         local field = start .. tostring(name)
+         add(module, name, field)
+         if type(value) == "table" then add_options(add, field, value) end
       end
    end
    -- The number of layers in nn.Sequential or a list of modules changes if a layer is appended.

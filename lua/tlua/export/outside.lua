@@ -3,6 +3,7 @@
 -- program does not see.
 
 local torch = require "tlua"
+local calls = require "tlua.export.calls"
 local class = require "tlua.class"
 local nested = require "tlua.export.nested"
 
@@ -11,10 +12,7 @@ local M = {}
 --- Raises an error if the step calls a function such as math.random, or reads a field that a
 --- schedule changes. `seen` is the result of reads.of, here and below.
 function M.check_calls(parts, seen)
-   if seen.varying then
-      torch.raise(("export_step: %s, whose result or effect may differ next time, but a program "
-         .. "repeats only operators; pass its result as an input"):format(seen.varying))
-   end
+   calls.check("export_step", seen, "program", function() return true end)
    if seen.used.last_epoch and #parts.schedulers > 0 then
       torch.raise("export_step: the function reads last_epoch of a scheduler, which a program does "
          .. "not know; pass it as an input")
@@ -38,10 +36,10 @@ local function other_tensor(tensor, earlier)
    return tensor:eq(1):to(tensor.dtype) + 1
 end
 
--- Returns a value that differs from `value` and from `earlier` in all tensors; nil if `value` has
--- no tensors that must be changed.
-local function other_value(value, earlier, depth)
-   if torch.is_tensor(value) then return other_tensor(value, earlier) end
+-- Returns a value in which all tensors of `value` are replaced by the results of
+-- change(tensor, tensor of `earlier`); nil if `value` has no tensors for which there is a result.
+local function other_value(value, earlier, depth, change)
+   if torch.is_tensor(value) then return change(value, earlier) end
    if type(value) ~= "table" or depth > DEEPEST then return nil end
    if getmetatable(value) and not debug then return nil end -- a sandbox
    local meta = debug and debug.getmetatable(value)
@@ -53,11 +51,36 @@ local function other_value(value, earlier, depth)
    local copy, any = {}, false
    for key, item in next, value do
       local before = type(earlier) == "table" and rawget(earlier, key) or nil
-      local other = other_value(item, before, depth + 1)
+      local other = other_value(item, before, depth + 1, change)
       copy[key], any = other == nil and item or other, any or other ~= nil
    end
    if any and meta then debug.setmetatable(copy, meta) end
    return any and copy or nil
+end
+
+local function on_meta(tensor)
+   if torch._sparse_parts(tensor) then return nil end
+   return torch.empty_like(tensor:detach(), {device = "meta"})
+end
+
+--- Returns a list of {set, earlier, replaced, name} for the variables and fields that have another
+--- value than in `seen`, where they had tensors. `set` is a function that sets the variable,
+--- `earlier` the value in `seen`, and `replaced` a copy of it with tensors on the meta device.
+function M.replaced(seen)
+   local list = {}
+   local function add(entry, value, set)
+      if rawequal(value, entry[3]) then return end
+      local replaced = other_value(entry[3], nil, 1, on_meta)
+      if replaced ~= nil then list[#list + 1] = {set, entry[3], replaced, entry[4]} end
+   end
+   for _, entry in ipairs(seen.upvalues) do
+      local _, value = debug.getupvalue(entry[1], entry[2])
+      add(entry, value, function(new) debug.setupvalue(entry[1], entry[2], new) end)
+   end
+   for _, entry in ipairs(seen.fields) do
+      add(entry, rawget(entry[1], entry[2]), function(new) rawset(entry[1], entry[2], new) end)
+   end
+   return list
 end
 
 --- Changes the tensors in variables and fields that the calls have changed. A call that gives them
@@ -66,7 +89,7 @@ function M.change_values(parts)
    local undo = {}
    for _, entry in ipairs(parts.upvalues) do
       local _, value = debug.getupvalue(entry[1], entry[2])
-      local other = not rawequal(value, entry[3]) and other_value(value, entry[3], 1)
+      local other = not rawequal(value, entry[3]) and other_value(value, entry[3], 1, other_tensor)
       if other then
          debug.setupvalue(entry[1], entry[2], other)
          undo[#undo + 1] = function() debug.setupvalue(entry[1], entry[2], value) end
@@ -74,7 +97,7 @@ function M.change_values(parts)
    end
    for _, entry in ipairs(parts.fields) do
       local value = rawget(entry[1], entry[2])
-      local other = not rawequal(value, entry[3]) and other_value(value, entry[3], 1)
+      local other = not rawequal(value, entry[3]) and other_value(value, entry[3], 1, other_tensor)
       if other then
          rawset(entry[1], entry[2], other)
          undo[#undo + 1] = function() rawset(entry[1], entry[2], value) end

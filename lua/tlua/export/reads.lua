@@ -9,6 +9,7 @@ local class = require "tlua.class"
 local changes = require "tlua.export.changes"
 local code = require "tlua.export.code"
 local nested = require "tlua.export.nested"
+local Optimizer = require "tlua.optim.Optimizer"
 
 local M = {}
 
@@ -34,11 +35,15 @@ end
 local Reads = {}
 Reads.__index = Reads
 
-function Reads:add(owner, key, value, name)
+-- Returns whether the code reads a field for more than an update.
+function Reads:is_used(owner, key, value)
    -- an item that is missing at first belongs to a list to which the script appends
    local item = value ~= nil and (self.computed[owner] or self.keys[key])
-   local used = self.used[key] or item or self.counted[owner]
-   table.insert(self.fields, {owner, key, value, name, used or false})
+   return self.used[key] or item or self.counted[owner] or false
+end
+
+function Reads:add(owner, key, value, name)
+   table.insert(self.fields, {owner, key, value, name, self:is_used(owner, key, value)})
 end
 
 -- Returns a map from the tables in which users find functions, such as torch, torch.Tensor and
@@ -137,13 +142,36 @@ function Reads:add_inherited(object, path)
    end
 end
 
--- Adds the fields of modules. `name` is a format for their names.
-function Reads:add_fields(modules, name)
-   for _, entry in ipairs(require "tlua.export.follow".fields_of_models(modules)) do
-      entry[4] = name:format(entry[4])
-      entry[5] = self.used[entry[2]] or self.counted[entry[1]]
-      table.insert(self.fields, entry)
+-- Returns whether a field of a module is a list of options, such as the padding of a convolution,
+-- whose items are among the module's fields.
+local function is_list_of_options(value)
+   if debug.getmetatable(value) or rawlen(value) > LONGEST then return false end
+   for key, item in next, value do
+      if math.type(key) ~= "integer" or type(item) == "table" then return false end
    end
+   return true
+end
+
+-- Adds the fields of modules, and the fields of tables in them. `path` is the name of a module that
+-- is not one of the step's models.
+function Reads:add_fields(modules, path)
+   local tables, fields = {}, self.fields
+   local used, keys, counted, computed, seen =
+      self.used, self.keys, self.counted, self.computed, self.seen
+   for _, entry in ipairs(require "tlua.export.follow".fields_of_models(modules)) do
+      local owner, key, value = entry[1], entry[2], entry[3]
+      -- the items of a table follow the table in the list
+      if type(value) == "table" and not seen[value] and key ~= "_hooks" then
+         local name = path and path .. "." .. entry[4] or entry[4]
+         self:note_name(value, key, name)
+         if not is_list_of_options(value) then tables[#tables + 1] = {value, name} end
+      end
+      if path then entry[4] = entry[4] .. " of " .. path end
+      entry[5] = used[key] or value ~= nil and (computed[owner] or keys[key]) or counted[owner]
+         or false
+      fields[#fields + 1] = entry
+   end
+   for _, pair in ipairs(tables) do self:visit(pair[1], pair[2], 2, self.names) end
 end
 
 -- Adds the fields of a module that is not one of the step's models, such as a loss.
@@ -160,7 +188,7 @@ function Reads:add_module(value, path)
       self:add_methods(module, name)
       self:add_inherited(module, name)
    end
-   self:add_fields({value}, "%s of " .. path:gsub("%%", "%%%%"))
+   self:add_fields({value}, path)
 end
 
 local function is_small(value, most)
@@ -197,13 +225,14 @@ function Reads:add_missing(value, path, wanted)
    end
 end
 
--- Notes how the code uses a table that has this name in a variable or a field.
-function Reads:note_name(value, name)
+-- Notes how the code uses a table that has this name in a variable or a field. `path` is the name
+-- for messages.
+function Reads:note_name(value, name, path)
    if type(value) ~= "table" then return end
    if self.tables[name] or self.measured[name] then self.indexed[value] = true end
    if self.items[name] then self.computed[value] = true end
    if self.measured[name] and not debug.getmetatable(value) then
-      table.insert(self.lengths, {value, rawlen(value), "the length of " .. tostring(name)})
+      table.insert(self.lengths, {value, rawlen(value), "the length of " .. (path or name)})
    end
 end
 
@@ -238,7 +267,7 @@ function Reads:add_table(value, path, depth, wanted)
    for _, key in ipairs(self:keys_of(value)) do
       local name = changes.field_name(path, key)
       local item = rawget(value, key)
-      self:note_name(item, key)
+      self:note_name(item, key, name)
       self:add(value, key, item, name)
       self:visit(item, name, depth + 1, inner)
    end
@@ -257,7 +286,21 @@ function Reads:note_scheduler(value)
    end
 end
 
+-- Returns whether a value is an object of a class. Its metamethod __index may raise an error.
+local function is_a(value, class_of)
+   local fine, result = pcall(class.isinstance, value, class_of)
+   return fine and result
+end
+
+-- Returns whether a value is a coroutine, or a function that coroutine.wrap has returned.
+local function is_coroutine(value)
+   if type(value) ~= "function" then return type(value) == "thread" end
+   local _, upvalue = debug.getupvalue(value, 1)
+   return type(upvalue) == "thread" and debug.getinfo(value, "S").what == "C"
+end
+
 function Reads:visit(value, path, depth, wanted)
+   self.coroutine = self.coroutine or is_coroutine(value)
    if torch.is_tensor(value) then table.insert(self.tensors, {path, value}) end
    if type(value) ~= "table" or depth > DEEPEST then return end
    if self.plain[value] then self:add_missing(value, path, wanted) end
@@ -266,9 +309,8 @@ function Reads:visit(value, path, depth, wanted)
    self:note_scheduler(value)
    local meta, tables = debug.getmetatable(value), self.library.tables
    if tables[value] or rawequal(value, package.loaded) then return end
-   -- __index may raise an error, as in add_methods
-   local fine, is_module = pcall(class.isinstance, value, torch.nn.Module)
-   if fine and is_module then return self:add_module(value, path) end
+   if is_a(value, torch.nn.Module) then return self:add_module(value, path) end
+   if is_a(value, Optimizer) then return self:add_optimizer(value) end
    if tables[meta or false] then return end
    self.plain[value] = not meta or nil
    self:add_table(value, path, depth, wanted)
@@ -277,23 +319,28 @@ end
 -- Adds the fields of a table of the library, in which a script may store values, under names in the
 -- script's code. `skipped` lists names to leave out.
 function Reads:add_data(owner, path, skipped)
-   local counts = self.counted[owner]
-   for key, item in next, owner do
-      local named = self.names[key] or counts and type(key) ~= "number"
+   local all = self.counted[owner] or self.computed[owner]
+   for key in next, all and owner or self.names do
+      local item = rawget(owner, key)
       local kind = type(item)
-      if named and not skipped[key] and kind ~= "userdata" and kind ~= "function"
-            and not self.library.tables[item] then
+      if item ~= nil and (self.names[key] or type(key) ~= "number") and not skipped[key]
+            and kind ~= "userdata" and kind ~= "function" and not self.library.tables[item] then
          self:add(owner, key, item, changes.field_name(path, key))
          self:visit(item, changes.field_name(path, key), 1)
       end
    end
 end
 
--- Adds what the script has stored in an optimizer's table, and the fields that the code sets but
--- that the table lacks.
+-- Adds what the script has stored in an optimizer's table, the fields that the code sets but that
+-- the table lacks, and the table's keys if the code computes keys.
 function Reads:add_own_data(owner, path, skipped)
    self:add_data(owner, path, skipped)
    self:add_computed(owner, path)
+   if self.keys.computed then
+      local copy = {}
+      for key, item in next, owner do copy[key] = item end
+      table.insert(self.sets, {owner, copy, path})
+   end
    for _, name in ipairs(nested.sorted_keys(self.assigned)) do
       if self.used[name] and rawget(owner, name) == nil and not skipped[name] then
          self:add(owner, name, nil, changes.field_name(path, name))
@@ -339,12 +386,13 @@ end
 --- tables; `upvalues`, in the same form, for upvalues of functions, with the number of the upvalue
 --- as key; `whole` of {table, copy, name}, for tables all of whose fields count; `lengths` of
 --- {table, length, name}, for tables whose lengths the code reads; `changing`, in the form of
---- `fields`, for fields that may be read by computed keys; and `tensors` of {name, tensor}.
+--- `fields`, for fields that may be read by computed keys; `sets` of {table, copy, name}, for
+--- tables that must get no new numbers under computed keys; and `tensors` of {name, tensor}.
 --- The fourth item of those in `whole` tells whether all fields are read. The set `known` has the
---- tables that were found.
---- `used` tells whether the code reads the value for more than an update such as n = n + 1. The
---- table also has the sets `names` and `methods` of the fields and methods in the code, and the
---- field `varying` of the record of M.during.
+--- tables that were found. `used` tells whether the code reads the value for more than an update
+--- such as n = n + 1. The table also has the sets `names` and `methods` of the fields and methods
+--- in the code, the list `varying` of the record of M.during, and `coroutine`, which tells whether
+--- a variable or a field has a coroutine.
 ---@param watch table  the result of M.during
 ---@param models nn.Module[]  the modules that the step trains
 ---@param skipped table<any, boolean>  objects whose fields are left out
@@ -361,6 +409,7 @@ function M.of(watch, models, skipped, optimizers)
       assigned = {}, used = {}, variables = {}, whole = {}, tensors = {}, varying = watch.varying,
       measured = {}, lengths = {}, counted = watch.counted, optimizers = {}, schedulers = {},
       items = {}, computed = {}, keys = {}, changing = {},
+      sets = {}, coroutine = false,
    }, Reads)
    for value in next, skipped do reads.seen[value] = true end
    for _, optimizer in ipairs(optimizers) do reads.optimizers[optimizer] = true end
@@ -379,19 +428,24 @@ function M.of(watch, models, skipped, optimizers)
          for name in next, wanted[fn] do reads.names[name] = true end
       end
    end
-   reads:add_fields(models, "%s")
+   local modules = {}
    for _, model in ipairs(models) do
       for path, module in model:named_modules() do
          reads.seen[module] = true
-         for _, item in next, module do
-            if not skipped[item] then reads:note_scheduler(item) end
-         end
-         reads:add_methods(module, path)
-         reads:add_inherited(module, path)
-         local class_of = debug.getmetatable(module)
-         if not seen[class_of] then reads:add_data(class_of, torch.type(module), {}) end
-         seen[class_of] = true
+         modules[#modules + 1] = {path, module}
       end
+   end
+   reads:add_fields(models)
+   for _, pair in ipairs(modules) do
+      local path, module = pair[1], pair[2]
+      for _, item in next, module do
+         if type(item) == "table" and not skipped[item] then reads:note_scheduler(item) end
+      end
+      reads:add_methods(module, path)
+      reads:add_inherited(module, path)
+      local class_of = debug.getmetatable(module)
+      if not seen[class_of] then reads:add_data(class_of, torch.type(module), {}) end
+      seen[class_of] = true
    end
    for _, global in ipairs(watch.globals) do
       local owner, key, value = table.unpack(global, 1, 3)

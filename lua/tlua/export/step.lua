@@ -440,7 +440,11 @@ local function record(call, parts, tensors, symbols)
    local fine, other = pcall(trace.record_other_values, next_step, tensors)
    restore()
    if not fine then error(other, 0) end
-   graph:same(other)
+   local same, problem = pcall(graph.same, graph, other)
+   if not same then
+      changes.raise_with_names(problem, parts,
+         changes.keep_in "a buffer or in a tensor of the option `state`")
+   end
    if parts.reads_rates then check_reads_of_rates(graph, call, parts, tensors) end
    if #parts.schedulers == 0 then check_rates(graph, other) end
    trace.make_dynamic(graph, call, tensors, symbols)
@@ -473,7 +477,7 @@ local function add_reads(parts, seen)
    parts.fields, parts.upvalues = seen.fields, seen.upvalues
    parts.whole, parts.tensors = seen.whole, seen.tensors
    parts.lengths, parts.other_schedulers, parts.known = seen.lengths, seen.schedulers, seen.known
-   parts.changing = seen.changing
+   parts.changing, parts.sets = seen.changing, seen.sets
    outside.check_calls(parts, seen)
    parts.reads_rates = outside.reads_rates(parts, seen)
 end
@@ -497,7 +501,7 @@ local function first_call(parts, call, tensors)
    if not fine then error(message, 0) end
    parts.fields, parts.upvalues = follow.fields_of_models(parts.models), {}
    parts.whole, parts.tensors, parts.lengths, parts.other_schedulers = {}, {}, {}, {}
-   parts.known, parts.changing = {}, {}
+   parts.known, parts.changing, parts.sets = {}, {}, {}
    if seen then add_reads(parts, seen) end
 end
 

@@ -4,9 +4,12 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local callees = require "tlua.export.calls"
 local class = require "tlua.class"
 local json = require "tlua.utils.json"
 local nested = require "tlua.export.nested"
+local reads = require "tlua.export.reads"
+local lua_changes = require "tlua.export.changes"
 local strided = require "tlua.export.strided"
 
 -- `recorder` is the trace of the running call, `step` whether that call is a training step, and
@@ -470,21 +473,47 @@ function M.make_dynamic(graph, call, tensors, symbols)
    check()
 end
 
+-- Raises the error `problem`, that two recordings differ. If they are alike when the clocks stand
+-- still, the error names the clock. `again` makes a recording with the inputs or, given true, with
+-- other values.
+local function raise_difference(problem, title, seen, again)
+   local call = seen and callees.reads_clocks(seen)
+   local fine = call and pcall(callees.at_one_time, seen, function()
+      again(false):same(again(true))
+   end)
+   if fine then
+      torch.raise(("%s: %s: the operators depend on the result of %s, and a program would repeat "
+         .. "the result; pass it as an input"):format(title, call.place, call.name))
+   end
+   lua_changes.raise_with_names(problem, seen, lua_changes.keep_in "a buffer")
+end
+
 --- Returns the graph of a function for some inputs. The graph was checked by calls with other
 --- values and with other dynamic sizes. Raises an error if the function reads a value of Lua that
---- each call changes.
+--- each call changes. The field `recorded` of `call` is true after the first call, and `others` is
+--- the list of other tensors that the function reads if calls with other sizes differ.
 function M.graph(call, tensors, symbols)
-   local reads, changes = require "tlua.export.reads", require "tlua.export.changes"
    local graph
    local fine, message, record_of = reads.during(function() graph = M.record(call, tensors) end)
    if not fine then error(message, 0) end
+   call.recorded = true
    local is_module = class.isinstance(call.model, torch.nn.Module)
    local seen = record_of and reads.of(record_of, is_module and {call.model} or {}, {}, {})
-   local other = M.record_other_values(call, tensors)
-   if seen then changes.check("export", seen) end
-   graph:same(other)
-   M.make_dynamic(graph, call, tensors, symbols)
-   if seen then changes.check("export", seen) end
+   if seen then callees.check("export", seen, "program", callees.is_random(seen)) end
+   local function record_again(others)
+      return others and M.record_other_values(call, tensors) or M.record(call, tensors)
+   end
+   local other = callees.later(seen, function() return record_again(true) end)
+   if seen then lua_changes.check("export", seen) end
+   local same, problem = pcall(graph.same, graph, other)
+   if not same then raise_difference(problem, "export", seen, record_again) end
+   same, problem = pcall(M.make_dynamic, graph, call, tensors, symbols)
+   if not same then
+      call.others = seen and lua_changes.tensors(seen)
+      lua_changes.raise_with_names(problem, seen, "compute such a tensor in each call, or once for "
+         .. "the largest size")
+   end
+   if seen then lua_changes.check("export", seen) end
    return graph
 end
 
