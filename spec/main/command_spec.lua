@@ -149,10 +149,11 @@ describe("tlua", function()
          assert.equal(0, result.status)
       end))
 
-      it("prints warnings with -W", function()
+      it("prints warnings, with and without -W, until a script turns them off", function()
          local program = "warn('@off') warn('no') warn('@on') warn('a', 'b')"
          assert.equal("Lua warning: ab\n", run("-W -e \"" .. program .. "\"").err)
-         assert.equal("", run("-e \"warn('x')\"").err)
+         assert.equal("Lua warning: x\n", run("-e \"warn('x')\"").err)
+         assert.equal("", run("-e \"warn('@off') warn('x')\"").err)
       end)
 
       it("ignores environment variables with -E", function()

@@ -20,6 +20,40 @@ it("cosine_similarity promotes", function()
    assert.equal("float32", x.dtype)
 end)
 
+describe("regression losses", function()
+   local shell = require "spec.support.shell"
+
+   it("warn once for each line if they broadcast different shapes", function()
+      local output = shell.run(("%s -e %s 2>&1"):format(shell.start(), shell.quote [[
+         local F, column, row = torch.nn.functional, torch.ones(3, 1), torch.ones(3)
+         for _ = 1, 2 do
+            F.mse_loss(column, row)
+            F.l1_loss(column, row)
+            F.smooth_l1_loss(column, row)
+            F.huber_loss(column, row)
+         end
+         F.mse_loss(row, row)
+         torch.nn.MSELoss()(row, torch.ones(1))
+         warn "@off"
+         F.mse_loss(column, row)]]))
+      local lines = {}
+      for line, text in output:gmatch ":(%d+): nn%.functional%.([^\n]*)" do lines[#lines + 1] = line .. " " .. text end
+      local meant <const> = ", which is seldom meant"
+      local same <const> = "_loss: target: its shape [3] differs from input's shape [3, 1]; both broadcast to [3, 3]"
+      assert.same({
+         "3 mse" .. same .. meant, "4 l1" .. same .. meant, "5 smooth_l1" .. same .. meant, "6 huber" .. same .. meant,
+         "9 mse_loss: target: its shape [1] differs from input's shape [3]; both broadcast to [3]" .. meant,
+      }, lines)
+   end)
+
+   it("do not warn in vmap of a target that all examples share", function()
+      local output = shell.run(("%s -e %s 2>&1"):format(shell.start(), shell.quote [[
+         local each = torch.func.vmap(torch.nn.functional.mse_loss, {in_dims = {1, false}})
+         print(each(torch.tensor {{1.0, 2}, {3, 5}}, torch.zeros(2)))]]))
+      assert.equal("tensor([ 2.5000, 17.0000])\n", output)
+   end)
+end)
+
 it("margins must be positive", function()
    local x = torch.ones(2, 3)
    assert.raises("huber_loss", "delta", "more than 0", function() F.huber_loss(x, x, {delta = 0}) end)

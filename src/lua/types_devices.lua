@@ -390,8 +390,8 @@ function torch.cuda.get_allocator_backend() end
 function torch.cuda.ipc_collect() end
 
 --- Sets the reaction to operators that make the host wait for a device (item, nonzero, a copy to
---- the CPU; not the explicit synchronize): "default" means none, "warn" a warning (shown after
---- `warn "@on"`), and "error" an error. The mode applies to all kinds of devices.
+--- the CPU; not the explicit synchronize): "default" means none, "warn" a warning (in
+--- a plain Lua, `warn "@on"` shows it), and "error" an error. The mode applies to all kinds of devices.
 ---@param debug_mode "default"|"warn"|"error"|integer  or 0, 1, 2
 function torch.cuda.set_sync_debug_mode(debug_mode) end
 

@@ -29,7 +29,7 @@ typedef struct Heap {
   Block *blocks[LIMIT / STEP]; /* free lists: blocks[i] has blocks of (i + 1) * STEP bytes */
   Chunk *chunks;
   char *rest, *end; /* the unused part of the newest chunk */
-  enum { WARN_OFF, WARN_START, WARN_MORE } warn;
+  enum { WARN_START, WARN_MORE, WARN_OFF } warn;
 } Heap;
 
 /* ---- memory ---- */
@@ -103,8 +103,8 @@ static void *allocate(void *heap, void *memory, size_t old, size_t bytes) {
 
 /* ---- warnings ---- */
 
-/* Prints warnings as Lua's own warning function does. Prints nothing until warn("@on") is called,
-** and prints all pieces of a message on one line. */
+/* Prints warnings as Lua's own warning function does, all pieces of a message on one line. Unlike in
+** `lua`, warnings are on at the start; warn("@off") turns them off. */
 static void warn(void *heap, const char *piece, int more) {
   Heap *h = heap;
   if (h->warn != WARN_MORE && !more && piece[0] == '@') {

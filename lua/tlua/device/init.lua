@@ -166,8 +166,8 @@ local sync_modes <const> = {default = 0, warn = 1, error = 2, [0] = 0, [1] = 1, 
 
 local function sync_debug_of(kind)
    --- Sets the reaction to operators that make the host wait for a device (`item`, `nonzero`, a
-   --- copy to the CPU; not `synchronize`): nothing, a warning (Lua's, which `warn "@on"` shows) or
-   --- an error. The setting applies to all kinds of devices.
+   --- copy to the CPU; not `synchronize`): nothing, a warning (in a plain Lua, `warn "@on"`
+   --- shows it) or an error. The setting applies to all kinds of devices.
    ---@param debug_mode "default"|"warn"|"error"|integer  or 0, 1, 2
    return function(debug_mode)
       local mode = sync_modes[debug_mode]

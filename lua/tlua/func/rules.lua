@@ -52,6 +52,10 @@ local function elementwise_loss(c)
    end
    local changed = all_aligned(c, rank)
    changed.reduction = "none"
+   -- an expanded argument has the other's shape, so that the loss does not warn of broadcasting
+   for _, name in ipairs {"input", "target"} do
+      if c.rank[name] == rank and not c.batched[name] then changed[name] = expanded(c, name) end
+   end
    local all = c.call(changed)
    if reduction == "none" or rank == 0 then return all end
    all = all:flatten(2)

@@ -5,7 +5,10 @@
 #include "ops/loss/loss.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+
+#include "core/device/running.h"
 
 /* ---- reduction ---- */
 
@@ -18,6 +21,30 @@ tl_Tensor *tlo_reduced(tl_Tensor *self, const char *reduction) {
 
 /* ---- regression ---- */
 
+/* Returns whether the line of the running call differs from the lines of earlier calls. Only the
+** last line with each hash is stored, so a line may be new again later. */
+static bool is_new_line(void) {
+  static _Atomic(const char *) lines[64];
+  const char *(*site)(void) = atomic_load(&tli_call_site);
+  const char *line = site ? site() : NULL;
+  if (line == NULL) line = "";
+  return atomic_exchange(&lines[(uintptr_t)line / 16 % 64], line) != line;
+}
+
+/* Returns input - target. Warns if the shapes differ, since a vector and a matrix of one column
+** broadcast to a square matrix, whose mean is rarely the intended loss. */
+tl_Tensor *tlo_loss_difference(tl_Tensor *input, tl_Tensor *target) {
+  tl_Tensor *difference = tlo_sub(input, target, tli_int(1));
+  if (difference && !tli_same_sizes(input, target) && is_new_line()) {
+    char text[200];
+    snprintf(text, sizeof text, "target: its shape %s differs from input's shape %s; both "
+             "broadcast to %s, which is seldom meant", tli_sizes_str(target), tli_sizes_str(input),
+             tli_sizes_str(difference));
+    tli_warning(text);
+  }
+  return difference;
+}
+
 tl_Tensor *tlo_smooth_l1_loss(tl_Tensor *input, tl_Tensor *target, const char *reduction,
                               tl_Scalar beta) {
   double b = tli_to_double(beta);
@@ -25,7 +52,7 @@ tl_Tensor *tlo_smooth_l1_loss(tl_Tensor *input, tl_Tensor *target, const char *r
     return tli_fail_null(TL_EARG, "smooth_l1_loss: beta: expected at least 0, got %g", b);
   if (b == 0) return tlo_l1_loss(input, target, reduction);
   tli_Chain c = {0};
-  tl_Tensor *difference = chain_sub(&c, input, target);
+  tl_Tensor *difference = TLI_STEP(&c, tlo_loss_difference(input, target));
   tl_Tensor *loss = TLI_STEP(&c, tlo_huber(difference, beta));
   return tli_chain_end(&c, chain_reduced(&c, chain_scale(&c, loss, 1 / b), reduction));
 }
@@ -35,7 +62,7 @@ tl_Tensor *tlo_huber_loss(tl_Tensor *input, tl_Tensor *target, const char *reduc
   double d = tli_to_double(delta);
   if (!(d > 0)) return tli_fail_null(TL_EARG, "huber_loss: delta: expected more than 0, got %g", d);
   tli_Chain c = {0};
-  tl_Tensor *difference = chain_sub(&c, input, target);
+  tl_Tensor *difference = TLI_STEP(&c, tlo_loss_difference(input, target));
   return tli_chain_end(&c,
                        chain_reduced(&c, TLI_STEP(&c, tlo_huber(difference, delta)), reduction));
 }
@@ -99,7 +126,7 @@ tl_Tensor *tlo_gaussian_nll_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor 
   tli_Chain c = {0};
   tl_Tensor *shaped = TLI_STEP(&c, variance_for(input, var));
   tl_Tensor *v = chain_floor_value(&c, shaped, eps);
-  tl_Tensor *difference = chain_sub(&c, input, target);
+  tl_Tensor *difference = TLI_STEP(&c, tlo_loss_difference(input, target));
   tl_Tensor *share = chain_div(&c, chain_mul(&c, difference, difference), v);
   tl_Tensor *loss = chain_scale(&c, chain_add(&c, TLI_STEP(&c, tlo_log(v)), share), 0.5);
   if (full) loss = chain_plus(&c, loss, 0.5 * log_of_two_pi);

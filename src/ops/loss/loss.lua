@@ -9,13 +9,15 @@ end
 local reduced = "string reduction='mean'"
 
 op {"reduced(Tensor self, string reduction) -> Tensor", internal = true, composite = true}
+op {"loss_difference(Tensor input, Tensor target) -> Tensor", internal = true, composite = true}
 
 -- Regression --------------------------------------------------------------------------------------
 
 F {"mse_loss(Tensor input, Tensor target, " .. reduced .. ") -> Tensor",
-   node = "MseLoss", doc = "Computes (input - target)^2; reduction is 'mean', 'sum' or 'none'.",
+   node = "MseLoss", doc = [[Computes (input - target)^2; reduction is 'mean', 'sum' or 'none'. Different shapes
+   broadcast, with a warning, once for each line.]],
    complex = false,
-   expr = "reduced(square(input - target), reduction)",
+   expr = "reduced(square(loss_difference(input, target)), reduction)",
    autocast = "float32",
    examples = {"T(3, 4), T(3, 4)", "T(3), T(3), 'sum'", "T(2, 3), T(3), 'none'"}}
 example("mse_loss", [[
@@ -23,8 +25,8 @@ example("mse_loss", [[
    print(F.mse_loss(torch.tensor {1.0, 3.0}, torch.tensor {0.0, 1.0}):item())
    --> 2.5]])
 F {"l1_loss(Tensor input, Tensor target, " .. reduced .. ") -> Tensor",
-doc = "Computes |input - target|; reduction is 'mean', 'sum' or 'none'.",
-   expr = "reduced(abs(input - target), reduction)",
+   doc = "Computes |input - target|; reduction is 'mean', 'sum' or 'none'.",
+   expr = "reduced(abs(loss_difference(input, target)), reduction)",
    autocast = "float32",
    examples = {"T(3, 4), T(3, 4)", "T(3), T(3), 'sum'"}}
 example("l1_loss", [[
