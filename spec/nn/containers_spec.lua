@@ -299,6 +299,25 @@ it("a part of an nn.ModuleList is an nn.ModuleList that shares the modules", fun
 end)
 
 describe("nn.ModuleDict", function()
+   it("puts a name last that was removed and is set again", function()
+      for _, dict in ipairs {
+         nn.ModuleDict {{"a", nn.ReLU()}, {"b", nn.Tanh()}, {"c", nn.Sigmoid()}},
+         nn.ParameterDict {a = torch.ones(1), b = torch.ones(2), c = torch.ones(3)},
+      } do
+         local a = dict:pop "a"
+         dict:set("a", a)
+         assert.same({"b", "c", "a"}, dict:keys())
+         dict.c = nil
+         dict.c = a
+         assert.same({"b", "a", "c"}, dict:keys())
+         dict.a = a
+         assert.same({"b", "a", "c"}, dict:keys())
+         dict:clear()
+         dict:set("c", a):set("a", a)
+         assert.same({"c", "a"}, dict:keys())
+      end
+   end)
+
    it("registers its modules by name", function()
       local dict = nn.ModuleDict {right = nn.Linear(1, 1), left = nn.ReLU()}
       dict.more = nn.Tanh()

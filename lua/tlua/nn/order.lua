@@ -91,4 +91,14 @@ function M.add(module, list, name)
    table.insert(list, at, name)
 end
 
+--- Removes the name of a field from the list of a module's fields.
+---@param fields {order: any[], known: table<any, boolean>}
+---@param name any
+function M.remove(fields, name)
+   fields.known[name] = nil
+   for i = #fields.order, 1, -1 do
+      if fields.order[i] == name then table.remove(fields.order, i) end
+   end
+end
+
 return M

@@ -145,6 +145,8 @@ function Module:__newindex(name, value)
       fields = {order = {}, known = {}}
       rawset(self, "_fields", fields)
    end
+   -- the field existed and was set to nil; in a dictionary, unlike in a module, it now comes last
+   if fields.known[name] and self._items then order.remove(fields, name) end
    if not fields.known[name] then
       fields.known[name] = true
       order.add(self, fields.order, name)
