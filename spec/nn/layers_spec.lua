@@ -22,6 +22,11 @@ describe("constructors of layers", function()
          function() nn.Linear(-1, 3) end)
       assert.raises("nn.Linear: in_features: expected an integer of at least 0, got 2.5",
          function() nn.Linear(2.5, 3) end)
+      assert.raises("nn.Conv2d: kernel_size: expected no negative numbers, got -1", function() nn.Conv2d(3, 4, -1) end)
+      assert.raises("nn.ConvTranspose1d: kernel_size: expected no negative numbers",
+         function() nn.ConvTranspose1d(3, 4, {-2}) end)
+      assert.raises("nn.Conv1d: stride: expected a stride of 1 with padding = \"same\", got 2",
+         function() nn.Conv1d(3, 4, 3, {padding = "same", stride = 2}) end)
       assert.raises("nn.Conv2d: kernel_size: expected an integer or a list of integers, got \"3\"",
          function() nn.Conv2d(1, 1, "3") end)
       assert.raises("a number or a list of 2, got 3", function() nn.Conv2d(1, 1, {3, 3, 3}) end)

@@ -99,8 +99,21 @@ describe("hooks of a module's call", function()
       m:register_forward_hook(function() seen[#seen + 1] = "b" end, {prepend = true})
       m(1)
       assert.same({"b", "a"}, seen)
-      assert.raises("register_hook", "unknown option prepnd",
+      assert.raises("register_forward_hook: unknown option prepnd",
          function() m:register_forward_hook(print, {prepnd = true}) end)
+      assert.raises("register_full_backward_hook: unknown option always_call",
+         function() m:register_full_backward_hook(print, {always_call = true}) end)
+   end)
+
+   it("get keyword arguments as the last input, so with_kwargs is refused", function()
+      local m, inputs = nn.Identity()
+      m:register_forward_hook(function(_, list) inputs = list end, {with_kwargs = false})
+      m(1, {scale = 2})
+      assert.same({1, {scale = 2}, n = 2}, inputs)
+      for _, method in ipairs {"register_forward_hook", "register_forward_pre_hook"} do
+         assert.raises(method .. ": with_kwargs: expected false or nothing, because keyword arguments are a table",
+            function() m[method](m, print, {with_kwargs = true}) end)
+      end
    end)
 
    it("run after an error of forward, with always_call, and do not change the error", function()

@@ -9,8 +9,19 @@ local scopes = require "tlua.scope"
 
 local M = {}
 
-local take_options = args.signature [[register_hook(prepend: boolean = false,
-   always_call: boolean = false)]]
+-- Maps each kind of hooks to the method that adds such hooks.
+local methods = {
+   pre = "register_forward_pre_hook", post = "register_forward_hook",
+   backward = "register_full_backward_hook", backward_pre = "register_full_backward_pre_hook",
+}
+
+-- Reads the options of each method.
+local take_options = {}
+for kind, method in pairs(methods) do
+   take_options[kind] = args.signature(method .. "(prepend: boolean = false"
+      .. (kind == "post" and ", always_call: boolean = false" or "")
+      .. (kind:find "backward" and "" or ", with_kwargs: boolean = false") .. ")")
+end
 
 --- Adds a hook to a module; the `remove` method of the returned handle removes the hook.
 ---@param module nn.Module
@@ -20,10 +31,12 @@ local take_options = args.signature [[register_hook(prepend: boolean = false,
 --- hooks; always_call: for kind "post", call the hook even if forward raises
 ---@return {remove: fun(self: table)} handle
 function M.add(module, kind, hook, options)
-   if not args.is_callable(hook) then args.refuse("register hook", "hook", "a function", hook) end
-   local o = take_options(options or {})
-   if o.always_call and kind ~= "post" then
-      torch.raise "register hook: always_call is an option of register_forward_hook alone"
+   local who = methods[kind]
+   if not args.is_callable(hook) then args.refuse(who, "hook", "a function", hook) end
+   local o = take_options[kind](options or {})
+   if o.with_kwargs then
+      torch.raise(who .. ": with_kwargs: expected false or nothing, because keyword arguments are "
+         .. "a table, which the hook gets as the last input")
    end
    local hooks = rawget(module, "_hooks")
    if not hooks then

@@ -46,6 +46,15 @@ local function check(name, a)
    end
 end
 
+-- Expands kernel_size to n numbers, of which none may be negative.
+local function kernel_sizes(name, kernel_size, n)
+   local sizes = args.expand(name, "kernel_size", kernel_size, n)
+   for _, size in ipairs(sizes) do
+      if size < 0 then args.refuse(name, "kernel_size", "no negative numbers", kernel_size) end
+   end
+   return sizes
+end
+
 -- Methods -------------------------------------------------------------------------------------
 
 --- Fills the parameters with uniform random values from [-b, b], where b = 1/sqrt(fan_in).
@@ -100,11 +109,16 @@ local function define(short_name, n)
       local a = signature(...)
       check(name, a)
       self.in_channels, self.out_channels, self.groups = a.in_channels, a.out_channels, a.groups
-      self.kernel_size = args.expand(name, "kernel_size", a.kernel_size, n)
+      self.kernel_size = kernel_sizes(name, a.kernel_size, n)
       self.stride = args.expand(name, "stride", a.stride, n)
       self.dilation = args.expand(name, "dilation", a.dilation, n)
       self.padding = type(a.padding) == "string" and a.padding
          or args.expand(name, "padding", a.padding, n)
+      for _, stride in ipairs(self.stride) do
+         if a.padding == "same" and stride ~= 1 then
+            args.refuse(name, "stride", 'a stride of 1 with padding = "same"', a.stride)
+         end
+      end
       self.padding_mode = a.padding_mode
       local sizes = {a.out_channels, a.in_channels // a.groups, table.unpack(self.kernel_size)}
       local place = {device = a.device, dtype = a.dtype}
@@ -128,7 +142,9 @@ local function define(short_name, n)
    return Conv
 end
 
-local M = {reset_parameters = reset_parameters, extra_repr = extra_repr}
+local M = {
+   reset_parameters = reset_parameters, extra_repr = extra_repr, kernel_sizes = kernel_sizes,
+}
 
 --- Convolution over (N, C, L). `kernel_size`, `stride`, `padding`, `dilation` are each one number,
 --- or a list with a number for each dimension; padding may also be "same" or "valid".

@@ -54,7 +54,8 @@ local function define(short_name, n)
             name, a.in_channels, a.out_channels, a.groups))
       end
       self.in_channels, self.out_channels, self.groups = a.in_channels, a.out_channels, a.groups
-      for _, field in ipairs {"kernel_size", "stride", "padding", "output_padding", "dilation"} do
+      self.kernel_size = Conv.kernel_sizes(name, a.kernel_size, n)
+      for _, field in ipairs {"stride", "padding", "output_padding", "dilation"} do
          self[field] = args.expand(name, field, a[field], n)
       end
       local sizes = {a.in_channels, a.out_channels // a.groups, table.unpack(self.kernel_size)}
