@@ -434,4 +434,27 @@ describe("SyncBatchNorm", function()
       sync:evaluate() plain:evaluate()
       close(sync(x), plain(x))
    ]==]))
+
+   it("keeps the digits of a variance that is small beside the mean, and takes an empty batch", ranks:case(2, [==[
+      local nn = torch.nn
+      torch.manual_seed(2)
+      local x = torch.randn(12, 3, {dtype = "float64"})
+      local w = torch.randn(12, 3, {dtype = "float64"})
+      for _, split in ipairs {5, 0} do
+         local whole = x:clone():requires_grad_()
+         local expected = nn.BatchNorm1d(3, {dtype = "float64"})(whole)
+         ;(expected * w):sum():backward()
+         local function part(t) return rank == 0 and t:narrow(1, 1, split) or t:narrow(1, split + 1, 12 - split) end
+         local sync = nn.SyncBatchNorm(3)
+         local mine = part((x + 4096):float()):requires_grad_()
+         local got = sync(mine)
+         ;(got * part(w)):sum():backward()
+         -- 4096 has 11 more binary digits than x, so that 2^-12 of x's digits are lost when it is added
+         local function close(a, b) assert(a:numel() == 0 or (a - b):abs():max():item() < 3e-3) end
+         close(got, part(expected))
+         close(mine.grad, part(whole.grad))
+         close(sync.running_var, x:var(1) * 0.1 + 0.9)
+         close(sync.running_mean / 10, x:mean(1) * 0.01 + 40.96)
+      end
+   ]==]))
 end)

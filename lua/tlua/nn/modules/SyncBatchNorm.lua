@@ -37,18 +37,23 @@ local function spread(vector, n)
 end
 
 -- Returns the mean, the biased variance and the number of elements per channel over all ranks. The
--- results are differentiable.
+-- results are differentiable. The variance is a sum of squares of differences from the mean, which
+-- keeps its digits if the mean is large.
 local function moments(self, input)
    local dims = {1}
    for d = 3, input:dim() do dims[#dims + 1] = d end
-   local n = input:numel() // input:size(2)
-   local sums = torch.cat {input:sum(dims), (input * input):sum(dims), input:new_tensor {n}}
-   sums = torch.distributed.nn.all_reduce(sums, {group = self.process_group})
    local channels = input:size(2)
-   local count = sums:narrow(1, 2 * channels + 1, 1):detach()
-   local mean = sums:narrow(1, 1, channels) / count
-   local var = sums:narrow(1, channels + 1, channels) / count - mean * mean
-   return mean, var:clamp(0), count
+   local n = input:numel() // channels
+   local mean = input:sum(dims) / math.max(n, 1)
+   local squares = (input - spread(mean, input:dim())):square():sum(dims)
+   local own = torch.cat {mean, squares, input:new_tensor {n}}
+   local all = torch.distributed.nn.all_gather(own:unsqueeze(1), self.process_group)
+   local means, counts = all:narrow(2, 1, channels), all:narrow(2, 2 * channels + 1, 1):detach()
+   local count = counts:sum(1)
+   mean = (means * counts):sum(1) / count
+   local apart = ((means - mean):square() * counts):sum(1)
+   local var = (all:narrow(2, channels + 1, channels):sum(1) + apart) / count
+   return mean, var, count
 end
 
 local function track(self, mean, var, count)
