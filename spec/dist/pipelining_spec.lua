@@ -92,6 +92,17 @@ describe("a pipeline", function()
          nn.Linear(6, 6), rank, size, {input_args = {3}})
    ]==]))
 
+   it("refuses input_args for only some of the stages", case(2, [==[
+      local some = rank == 0 and torch.empty(2, 6) or nil
+      local stage = pipe.PipelineStage(build(2)[rank + 1], rank, 2, {input_args = some})
+      refused(some and "argument 5 is stages with input_args here, but stages without input_args on rank 1"
+         or "argument 5 is stages without input_args here, but stages with input_args on rank 0", pipe.Schedule1F1B, stage, 4)
+      local stages = {pipe.PipelineStage(build(4)[rank + 1], rank, 4),
+         pipe.PipelineStage(build(4)[rank + 3], rank + 2, 4, {input_args = torch.empty(2, 6)})}
+      refused(("of stages %d and %d, only one has them"):format(rank, rank + 2), pipe.ScheduleInterleaved1F1B,
+         stages, 4)
+   ]==]))
+
    it("passes several tensors between stages, also of integers", case(2, [==[
       local Two = torch.class("Two", nn.Module)
       function Two:__init() nn.Module.__init(self) self.a = nn.Linear(6, 6) end

@@ -63,7 +63,7 @@ end
 --- with the shapes and dtypes of this stage's inputs for one microbatch. If all stages get
 --- input_args, no shapes are sent. If no stage gets it, each stage sends shapes to the next one
 --- with the first microbatch. A stage with input_args sends no shapes, so all stages must get it,
---- or none.
+--- or none; otherwise the schedule raises an error when it is made.
 ---@param submodule nn.Module
 ---@param stage_index integer
 ---@param num_stages integer
