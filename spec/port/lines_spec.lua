@@ -308,6 +308,31 @@ describe("tlua port", function()
       end)
    end
 
+   it("lists a call of a method that several classes have, with arguments by name", function()
+      local text = ""
+      for i, parameters in ipairs {"self, a", "self, a, b=1", "self, a"} do
+         text = text .. ("class C%d:\n    def act(%s): return a\n"):format(i, parameters)
+      end
+      local result = port.translate({text .. "def f(os, i):\n    return os[i].act(3, b=2)\n"})[1]
+      local notes = {}
+      for i, note in ipairs(result.notes) do notes[i] = note.text end
+      assert.matches("act: several classes have methods of this name", table.concat(notes, "\n"))
+      assert.matches(":act%(3, {b = 2}%)", result.text)
+   end)
+
+   it("formats as Python does", function()
+      local py = require "tlua.port.python"
+      for _, row in ipairs {
+         -- Python's format(value, spec)
+         {-5, "b", "-101"}, {-5, "08b", "-0000101"}, {-5, "#x", "-0x5"}, {-255, "x", "-ff"},
+         {5, "#010b", "0b00000101"}, {5, "+b", "+101"}, {5, " d", " 5"}, {0, "b", "0"}, {255, "#X", "0XFF"},
+         {-8, "o", "-10"}, {255, "*^#9x", "**0xff***"}, {-255, "#08x", "-0x000ff"}, {-42, "=6d", "-   42"},
+         {math.mininteger, "b", "-1" .. ("0"):rep(63)},
+      } do assert.equal(row[3], py.format(row[1], row[2])) end
+      local text = port.translate({"n = -255\nprint(f'{n:x} {n:d}')\n"})[1].text
+      assert.matches('("%s %d"):format(py.format(n, "x"), n)', text, 1, true)
+   end)
+
    it("says what a Sequential of an OrderedDict needs", function()
       local head = "from collections import OrderedDict\nimport torch.nn as nn\n"
       local notes = port.translate({head .. "def f(ps):\n    return nn.Sequential(OrderedDict(ps))\n"})[1].notes

@@ -568,6 +568,9 @@ local function attribute_call(P, node)
       if method and not several then
          return {t = ("%s:%s(%s)"):format(object, name, known_arguments(P, node, method)),
             p = prec.prefix, ty = method.result}
+      elseif several and #(node.keywords or {}) > 0 then
+         P:note(node, ("%s: several classes have methods of this name, with different parameters: "
+            .. "put the arguments in their order"):format(name))
       elseif P:is_callable_field(name) then
          return {t = ("%s(%s)"):format(P:field(object, name), M.arguments(P, node)),
             p = prec.prefix, ty = types.tensor}

@@ -142,14 +142,14 @@ function Porter:field_of(class, name)
    end
 end
 
---- Returns the first method of this name in any of the script's classes, and whether the last one
+--- Returns the first method of this name in any of the script's classes, and whether another one
 --- has another number of parameters.
 function Porter:method_anywhere(name)
    local found, several
    for _, class in ipairs(self.known.all_classes) do
       local fn = class.methods[name]
       if fn then
-         several = found ~= nil and #found.params ~= #fn.params
+         several = several or found ~= nil and #found.params ~= #fn.params
          found = found or fn
       end
    end

@@ -21,7 +21,7 @@ local function convert(spec, ty)
          spec:match "^([+ -]?)(#?)(0?)(%d*)([,_]?)(%.?%d*)([%a%%]?)$"
    end
    if not sign or comma ~= "" or align == "^" or (fill ~= "" and fill ~= " ") then return nil end
-   if kind == "%" or kind == "b" or kind == "n" then return nil end
+   if kind:find "^[%%bnxXo]$" then return nil end
    if sign == "-" then sign = "" end
    local left = align == "<" or align == "" and width ~= "" and (kind == "s" or kind == "")
       and not is(ty, "int pos float num bool tensor")

@@ -19,6 +19,18 @@ local function group_digits(text, separator)
    return sign .. whole:gsub("^" .. separator, "") .. rest
 end
 
+-- Returns the digits of an integer in base 2, 8 or 16, with a minus sign for negative integers.
+-- Lua's own conversions show negative integers as 64 bits.
+local function in_base(n, kind)
+   local digits, rest = "", n < 0 and -n or n
+   if kind ~= "b" then
+      digits = ("%" .. kind):format(rest)
+   else
+      repeat digits, rest = (rest & 1) .. digits, rest >> 1 until rest == 0
+   end
+   return (n < 0 and "-" or "") .. digits
+end
+
 --- Implements Python's format(value, spec) for specifications that C lacks: `,`, `%`, `^` and fill
 --- characters.
 ---@param value any
@@ -29,8 +41,8 @@ function M.format(value, spec)
    if not fill then
       fill, align, rest = " ", (spec or ""):match "^([<>=^]?)(.*)$"
    end
-   local sign, zero, width, comma, dot, kind =
-      rest:match "^([+ -]?)#?(0?)(%d*)([,_]?)(%.?%d*)([%a%%]?)$"
+   local sign, hash, zero, width, comma, dot, kind =
+      rest:match "^([+ -]?)(#?)(0?)(%d*)([,_]?)(%.?%d*)([%a%%]?)$"
    if not sign then
       error(("format: spec: expected a format specification, got %q"):format(spec), 2)
    end
@@ -38,10 +50,10 @@ function M.format(value, spec)
    local text
    if kind == "%" then
       text = ("%" .. (dot ~= "" and dot or ".6") .. "f%%"):format(value * 100)
-   elseif kind == "b" then
-      text = ""
-      local n = value
-      repeat text, n = (n & 1) .. text, n >> 1 until n == 0
+   elseif kind:find "^[bxXo]$" then
+      local n = math.tointeger(value)
+      if not n then error(("format: value: expected an integer for %q"):format(spec), 2) end
+      text = in_base(n, kind)
    elseif kind == "" then
       text = dot ~= "" and (type(value) == "string" and ("%" .. dot .. "s") or ("%" .. dot .. "g"))
          :format(value) or M.str(value)
@@ -49,7 +61,10 @@ function M.format(value, spec)
       text = ("%" .. dot .. kind):format(value)
    end
    if comma ~= "" then text = group_digits(text, comma) end
-   if sign == "+" and type(value) == "number" and value >= 0 then text = "+" .. text end
+   if sign:find "[+ ]" and type(value) == "number" and value >= 0 then text = sign .. text end
+   if hash ~= "" and kind:find "^[bxXo]$" then
+      text = text:gsub("^[+ -]?", "%0" .. "0" .. kind, 1)
+   end
    local missing = (tonumber(width) or 0) - (utf8.len(text) or #text)
    if missing <= 0 then return text end
    if zero ~= "" then
@@ -62,7 +77,8 @@ function M.format(value, spec)
       return fill:rep(missing // 2) .. text .. fill:rep(missing - missing // 2)
    end
    if align == "=" then
-      local mark, digits = text:match "^([+-]?)(.*)$"
+      local mark, digits = text:match "^([+ -]?)(.*)$"
+      if hash ~= "" then mark, digits = text:match "^([+ -]?0[bxXo])(.*)$" end
       return mark .. fill:rep(missing) .. digits
    end
    return fill:rep(missing) .. text
