@@ -90,6 +90,24 @@ describe("a profile", function()
       assert.equal(2 * 2 * (5 * 7 * 4) + 2 * 2 * (5 * 7 * 3), row(prof, "attention").flops)
    end)
 
+   it("counts no operation twice that is a part of a counted one", function()
+      local layer, x = nn.ConvTranspose2d(4, 4, 3), torch.randn(1, 4, 8, 8)
+      local prof = profiler.profile({with_flops = true}, function() layer(x) end)
+      assert.equal(2 * (4 * 8 * 8) * (4 * 3 * 3), prof:key_averages():sum "flops")
+      local sum = 0
+      for _, event in prof:events() do sum = sum + event.flops end
+      assert.equal(2 * (4 * 8 * 8) * (4 * 3 * 3), sum)
+   end)
+
+   it("has a row for each name, as a list", function()
+      local averages = profiler.profile({}, function() torch.ones(2):relu():neg():neg() end):key_averages()
+      local keys = {}
+      for i, averaged in ipairs(averages) do keys[i] = ("%s %d"):format(averaged.key, averaged.count) end
+      table.sort(keys)
+      assert.same({"neg 2", "ones 1", "relu 1"}, keys)
+      assert.same({3, averages:row(averages[3].key)}, {#averages, averages[3]})
+   end)
+
    -- The count is rows * gates * (inputs + outputs) * 2. There are 15 rows: 5 steps of 3 samples.
    it("counts operations of recurrent layers and their gradients", function()
       local function flops(name, net, x, expected)

@@ -16,6 +16,7 @@ local M = {}
 ---     end)
 ---     local averages = profile:key_averages()
 ---     print(averages:row("relu").count, averages:row("ones").count)
+---     for _, row in ipairs(averages) do assert(averages:row(row.key) == row) end
 ---     --> 3	3
 ---@class profiler.Averages
 ---@field total number  microseconds recorded
@@ -109,8 +110,8 @@ function M.by_name(session, ...)
          end
       end
    end
-   local averages = Averages()
-   averages.rows, averages.total = rows, state.duration / 1e3
+   local averages = table.move(rows, 1, #rows, 1, Averages())
+   averages.total = state.duration / 1e3
    averages.shapes, averages.stacks = group.group_by_input_shape, group.group_by_stack_n > 0
    return averages
 end
@@ -173,8 +174,8 @@ function M.by_module(session)
          end
       end
    end
-   local averages = Averages()
-   averages.rows, averages.total, averages.modules = rows, state.duration / 1e3, true
+   local averages = table.move(rows, 1, #rows, 1, Averages())
+   averages.total, averages.modules = state.duration / 1e3, true
    return averages
 end
 
@@ -189,13 +190,11 @@ function M.in_backward(session, i)
    return false
 end
 
-function Averages:__len() return #self.rows end
-
 -- Returns the time of all devices. The device time of an operator includes the time of its kernels,
 -- so kernels are counted only if no operator has a device time.
 local function device_sum(self)
    local of_kernels, others = 0, 0
-   for _, row in ipairs(self.rows) do
+   for _, row in ipairs(self) do
       if row.kind == "kernel" then
          of_kernels = of_kernels + row.self_device_time_total
       else
@@ -211,7 +210,7 @@ function Averages:iter()
    local i = 0
    return function()
       i = i + 1
-      return self.rows[i]
+      return self[i]
    end
 end
 
@@ -219,7 +218,7 @@ end
 ---@param key string  the name of an event or the path of a module
 ---@return profiler.Row?
 function Averages:row(key)
-   for _, row in ipairs(self.rows) do
+   for _, row in ipairs(self) do
       if row.key == key then return row end
    end
 end
@@ -229,7 +228,7 @@ end
 ---@return number
 function Averages:sum(field)
    local sum = 0
-   for _, row in ipairs(self.rows) do sum = sum + row[field] end
+   for _, row in ipairs(self) do sum = sum + row[field] end
    return sum
 end
 
@@ -282,7 +281,7 @@ local function columns_of(self, width)
       end)
    end
    local memory = false
-   for _, row in ipairs(self.rows) do memory = memory or row.cpu_memory_usage ~= 0 end
+   for _, row in ipairs(self) do memory = memory or row.cpu_memory_usage ~= 0 end
    if memory then
       add("CPU Mem", function(row) return text.bytes(row.cpu_memory_usage) end)
       add("Self CPU Mem", function(row) return text.bytes(row.self_cpu_memory_usage) end)
@@ -324,7 +323,7 @@ function Averages:table(...)
       torch.raise(("table: sort_by: unknown field %s%s"):format(a.sort_by,
          suggest.hint(a.sort_by, sortable)))
    end
-   local sorted = table.move(self.rows, 1, #self.rows, 1, {})
+   local sorted = table.move(self, 1, #self, 1, {})
    table.sort(sorted, function(x, y)
       local bx, by_y = by(x), by(y)
       if bx ~= by_y then return bx > by_y end

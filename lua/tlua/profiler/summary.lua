@@ -152,17 +152,17 @@ function M.text(session)
       line(thread.share, ("meanwhile, the %s was at work"):format(thread.name))
    end
    local modules = averages.by_module(session)
-   table.sort(modules.rows, function(x, y)
+   table.sort(modules, function(x, y)
       local tx, ty = x.self_cpu_time_total + x.backward_time_total,
          y.self_cpu_time_total + y.backward_time_total
       if tx ~= ty then return tx > ty end
       return x.key < y.key
    end)
-   if #modules.rows > 0 then
+   if #modules > 0 then
       lines[#lines + 1] = "The most expensive modules, forward + backward:"
    end
-   for i = 1, math.min(3, #modules.rows) do
-      local row = modules.rows[i]
+   for i = 1, math.min(3, #modules) do
+      local row = modules[i]
       lines[#lines + 1] = ("  %s + %s  %s"):format(text.time(row.self_cpu_time_total),
          text.time(row.backward_time_total), row.key)
    end
