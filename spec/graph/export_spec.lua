@@ -68,6 +68,12 @@ describe("torch.export with the option optimize", function()
       assert.close(expected, program(x), 1e-5)
    end)
 
+   it("shows long names of inputs as a whole", function()
+      local name = ("n"):rep(3000)
+      local text = tostring(torch.export(function(t) return t + 1 end, {torch.ones(2)}, {names = {name}}))
+      assert.matches(name .. ": float32 {2}", text, 1, true)
+   end)
+
    it("serves dynamic sizes", function()
       local _ <close> = torch.no_grad()
       local model = convnet():eval()

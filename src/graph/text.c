@@ -37,12 +37,16 @@ void tli_text_add(tli_Text *t, const char *data, size_t size) {
 void tli_text_put(tli_Text *t, const char *text) { tli_text_add(t, text, strlen(text)); }
 
 void tli_text_format(tli_Text *t, const char *format, ...) {
-  char line[1024];
-  va_list args;
+  va_list args, again;
   va_start(args, format);
-  int n = vsnprintf(line, sizeof line, format, args);
+  va_copy(again, args);
+  int n = vsnprintf(NULL, 0, format, args);
+  if (n >= 0 && reserve(t, (size_t)n)) {
+    vsnprintf(t->data + t->size, (size_t)n + 1, format, again);
+    t->size += (size_t)n;
+  }
+  va_end(again);
   va_end(args);
-  if (n >= 0) tli_text_add(t, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
 }
 
 void tli_text_quote(tli_Text *t, const char *text, size_t size) {
