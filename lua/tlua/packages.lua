@@ -110,7 +110,8 @@ end
 ---@param module string
 ---@return boolean
 function M.has(module)
-   return not M.of(module) or package and package.loaded[module] ~= nil or M.find(module) ~= nil
+   if not M.of(module) then return torch._is_embedded(module) end
+   return package and package.loaded[module] ~= nil or M.find(module) ~= nil
 end
 
 --- Raises an error, at the user's line, if a module is not embedded and cannot be found. Then this

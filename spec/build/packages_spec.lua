@@ -45,6 +45,12 @@ describe("a rockspec", function()
 end)
 
 describe("tlua.packages", function()
+   it("has only modules that the library contains or that are installed", function()
+      assert.same({true, false, true, false}, {packages.has "tlua.nn.functional", packages.has "tlua.nn.no_such_module",
+         packages.has "tlua.text", packages.has "tlua.text.no_such_module"})
+      assert.is_false(require "tlua.lazy".is_there "tlua.no_such_module")
+   end)
+
    it("knows each folder of rocks/", function()
       local known = {}
       for name in pairs(packages.names) do known[#known + 1] = name end

@@ -48,6 +48,12 @@ describe("PROFILE=infer", function()
          refused 'require "tlua".ones(2):cumsum_(1)', 1, true)
    end)
 
+   it("does not have the fields that it leaves out", function()
+      assert.matches("model.lua:2: false true true", refused [[
+local torch = require "tlua"
+error(("%s %s %s"):format(torch.has "optim.Adam", torch.has "nn.functional.relu", torch.has "nn"))]], 1, true)
+   end)
+
    it("names a part of the library that it leaves out", function()
       assert.matches("model.lua:1: torch.optim: tlua.optim is not in this build (PROFILE=infer)",
          refused 'local optim = require "tlua".optim', 1, true)
