@@ -35,6 +35,14 @@ describe("io.make_folder", function()
    end)
 end)
 
+it("the absolute path of a folder is found without making the folder", function()
+   assert.equal(shell.ok("realpath " .. root):match "[^\n]+", io_folder.absolute(root .. "/."))
+   local path, message = io_folder.absolute(root .. "/absent")
+   assert.is_nil(path)
+   assert.matches("No such file", message, 1, true)
+   assert.same({{}, {}, {}}, {io_folder.list(root)})
+end)
+
 describe("the contents of a folder", function()
    before_each(function()
       shell.ok(("cd %s && mkdir -p b/d a && touch b/1 b/d/3 2 && ln -s b link && ln -s none dead " ..

@@ -48,12 +48,14 @@ function M.list(path)
    return found.d, found.f, links
 end
 
---- Returns the absolute path of a folder. The folder should exist; otherwise it is made.
+--- Returns the absolute path of a folder.
 ---@param path string
----@return string? path  nil if the folder neither exists nor can be made
+---@return string? path  nil if there is no such folder
 ---@return string? message
 function M.absolute(path)
-   return torch.io.make_folder(path) -- the call also succeeds if the folder exists
+   local entries, message = torch.io.folder(path)
+   if not entries then return nil, message end
+   return torch.io.make_folder(path) -- the folder exists, so this only returns its absolute path
 end
 
 --- Returns the sorted paths of all files below a folder, without unreadable folders. Links to
