@@ -216,6 +216,19 @@ describe("retain_grad", function()
       assert.close({36, 72}, x.grad)
    end)
 
+   -- PyTorch gives the same gradients.
+   it("lets a sum without retain_graph be differentiated again, and also after a hook was removed", function()
+      local x = leaf {1, 2}
+      local h = x + 1
+      h:retain_grad()
+      h:register_hook(function(grad) return grad * 10 end):remove()
+      local y = h:sum()
+      y:backward()
+      y:backward()
+      assert.close({2, 2}, h.grad)
+      assert.close({2, 2}, x.grad)
+   end)
+
    it("is not needed for leaves and absent without", function()
       local x = leaf {1, 2}
       x:retain_grad()

@@ -310,10 +310,10 @@ static bool apply(Pass *p, tli_Slot *s, tl_Tensor **out) {
 }
 
 /* Releases the tensors that the node saved, and the node's hooks, since a hook that refers to the
-** node's result would keep that result alive. Afterwards the node cannot run again. A node that has
-** neither saved tensors nor hooks can run again. */
+** node's result would keep that result alive. Afterwards the node cannot run again. A node without
+** saved tensors can run again if it has no hooks, or only those that store .grad. */
 static void drop(tli_Node *n) {
-  if (n->dropped || (n->type->drop == NULL && n->hooks == NULL)) return;
+  if (n->dropped || (n->type->drop == NULL && !tli_hooks_call_functions(n->hooks))) return;
   n->dropped = true;
   if (n->type->drop) n->type->drop(n);
   tli_Hooks *hooks = n->hooks;

@@ -40,7 +40,7 @@ typedef struct tli_NodeType {
   /* Releases saved tensors. The engine calls this function once: before the node is freed, or
   ** earlier, in a backward pass that does not retain the graph. The node cannot run again
   ** afterwards. NULL means that nothing was saved. Then the node can run any number of times,
-  ** unless it has hooks, since such a pass frees them. */
+  ** unless it has hooks, since such a pass frees them (but not those of tli_retain_grad). */
   void (*drop)(tli_Node *node);
   bool materialize;
   /* Frees the other fields of the payload before the node is freed. The pointer is NULL if there is

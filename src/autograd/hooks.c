@@ -99,6 +99,16 @@ int tli_leaf_hooks(tl_Tensor *leaf) {
   return list->n;
 }
 
+bool tli_hooks_call_functions(const tli_Hooks *hooks) {
+  if (hooks == NULL) return false;
+  bool found = false;
+  tli_mutex_lock(&guard);
+  for (int i = 0; i < hooks->n; i++)
+    found = found || (hooks->hooks[i]->fn && !hooks->hooks[i]->retains);
+  tli_mutex_unlock(&guard);
+  return found;
+}
+
 void tli_hooks_free(tli_Hooks *list) {
   if (list == NULL) return;
   for (int i = 0; i < list->n; i++) unlist(list->hooks[i]);

@@ -42,6 +42,9 @@ tli_Hook *tli_hook_add_after(tl_Tensor *leaf, tli_HookFn fn, void *context,
                              void (*release)(void *context)) TL_MUSTCHECK;
 /* Returns the number of hooks on the gradient of a leaf, without those that have been removed. */
 int tli_leaf_hooks(tl_Tensor *leaf);
+/* Returns whether a list has hooks other than those of tli_retain_grad and those that have been
+** removed. Accepts NULL. */
+bool tli_hooks_call_functions(const tli_Hooks *hooks);
 void tli_hooks_free(tli_Hooks *hooks); /* Frees a list of hooks. Accepts NULL. */
 
 /* Moves the hook that stores t's .grad to t's new node. Must be called after t's node has
