@@ -32,11 +32,11 @@ op {[[to(Tensor self, dtype dtype=nil, bool non_blocking=false, bool copy=false,
     node = "ToCopy",
     doc = [[Converts self to a dtype and moves it to a device. Returns self itself if nothing
     changes, unless copy is true. x:to("float64"), x:to("cuda:0") and x:to(other) work as well.
-    Complex numbers keep their real part in a real dtype, with a warning, once (in a plain Lua, `warn
-    "@on"` shows it). With non_blocking a move from pinned memory to a device, or from a device to the CPU,
-    which then gives pinned memory, may go on when this returns: synchronize before the values are
-    read on the CPU. With memory_format, such as torch.channels_last, the result has that order (see
-    contiguous).]],
+    Complex numbers keep their real part in a real dtype, with a warning, once (in a plain Lua,
+    `warn "@on"` shows it). With non_blocking a move from pinned memory to a device, or from a
+    device to the CPU, which then gives pinned memory, may go on when this returns: synchronize
+    before the values are read on the CPU. With memory_format, such as torch.channels_last, the
+    result has that order (see contiguous).]],
     composite = true, hooked = true, func = false, out = false,
     examples = {"T(3), 'float64'", "T(3), 'float64', false, true",
                 "T(1, 2, 2, 3), {memory_format = 'channels_last'}"}}

@@ -37,9 +37,10 @@ tl_Tensor *tlo_loss_difference(tl_Tensor *input, tl_Tensor *target) {
   tl_Tensor *difference = tlo_sub(input, target, tli_int(1));
   if (difference && !tli_same_sizes(input, target) && is_new_line()) {
     char text[200];
-    snprintf(text, sizeof text, "target: its shape %s differs from input's shape %s; both "
-             "broadcast to %s, which is seldom meant", tli_sizes_str(target), tli_sizes_str(input),
-             tli_sizes_str(difference));
+    snprintf(text, sizeof text,
+             "target: its shape %s differs from input's shape %s; both "
+             "broadcast to %s, which is seldom meant",
+             tli_sizes_str(target), tli_sizes_str(input), tli_sizes_str(difference));
     tli_warning(text);
   }
   return difference;

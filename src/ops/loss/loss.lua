@@ -14,7 +14,8 @@ op {"loss_difference(Tensor input, Tensor target) -> Tensor", internal = true, c
 -- Regression --------------------------------------------------------------------------------------
 
 F {"mse_loss(Tensor input, Tensor target, " .. reduced .. ") -> Tensor",
-   node = "MseLoss", doc = [[Computes (input - target)^2; reduction is 'mean', 'sum' or 'none'. Different shapes
+   node = "MseLoss",
+   doc = [[Computes (input - target)^2; reduction is 'mean', 'sum' or 'none'. Different shapes
    broadcast, with a warning, once for each line.]],
    complex = false,
    expr = "reduced(square(loss_difference(input, target)), reduction)",
