@@ -95,8 +95,9 @@ describe("a pipeline", function()
    it("refuses input_args for only some of the stages", case(2, [==[
       local some = rank == 0 and torch.empty(2, 6) or nil
       local stage = pipe.PipelineStage(build(2)[rank + 1], rank, 2, {input_args = some})
-      refused(some and "argument 5 is stages with input_args here, but stages without input_args on rank 1"
-         or "argument 5 is stages without input_args here, but stages with input_args on rank 0", pipe.Schedule1F1B, stage, 4)
+      local with, without = "stages with input_args", "stages without input_args"
+      refused(("argument 5 is %s here, but %s on rank %d"):format(some and with or without,
+         some and without or with, 1 - rank), pipe.Schedule1F1B, stage, 4)
       local stages = {pipe.PipelineStage(build(4)[rank + 1], rank, 4),
          pipe.PipelineStage(build(4)[rank + 3], rank + 2, 4, {input_args = torch.empty(2, 6)})}
       refused(("of stages %d and %d, only one has them"):format(rank, rank + 2), pipe.ScheduleInterleaved1F1B,

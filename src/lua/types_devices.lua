@@ -45,9 +45,11 @@ function torch.device(type, index) end
 ---@field cuda_stream integer  the stream's handle in CUDA
 ---@field synchronize fun(self)  waits until all work of the stream is done
 ---@field query fun(self): boolean  whether all work of the stream is done
----@field wait_stream fun(self, stream: torch.Stream)  lets later work wait for all present work of the other stream
+---@field wait_stream fun(self, stream: torch.Stream)  lets later work wait for all
+--- present work of the other stream
 ---@field wait_event fun(self, event: torch.Event)  lets later work of the stream wait for an event
----@field record_event fun(self, event?: torch.Event): torch.Event  records the given event, or a new one, on the stream
+---@field record_event fun(self, event?: torch.Event): torch.Event  records the given
+--- event, or a new one, on the stream
 
 ---A point in the work of a stream, which other streams can wait for and which measures time.
 ---
@@ -61,7 +63,8 @@ function torch.device(type, index) end
 ---     print(done:query())
 ---     --> true
 ---@class torch.Event
----@field record fun(self, stream?: torch.Stream)  puts the event behind all present work of a stream
+---@field record fun(self, stream?: torch.Stream)  puts the event behind all present work
+--- of a stream
 ---@field wait fun(self, stream?: torch.Stream)  lets a stream's later work wait for the event
 ---@field query fun(self): boolean  whether the work before the event is done
 ---@field synchronize fun(self)  waits until the work before the event is done
@@ -391,7 +394,8 @@ function torch.cuda.ipc_collect() end
 
 --- Sets the reaction to operators that make the host wait for a device (item, nonzero, a copy to
 --- the CPU; not the explicit synchronize): "default" means none, "warn" a warning (in
---- a plain Lua, `warn "@on"` shows it), and "error" an error. The mode applies to all kinds of devices.
+--- a plain Lua, `warn "@on"` shows it), and "error" an error. The mode applies to all kinds of
+--- devices.
 ---@param debug_mode "default"|"warn"|"error"|integer  or 0, 1, 2
 function torch.cuda.set_sync_debug_mode(debug_mode) end
 
@@ -487,7 +491,8 @@ function torch.cuda.get_arch_list() end
 
 --- Returns the index of a device: 1 for "cuda:1", the current device's index for "cuda".
 ---@param device? integer|string|torch.device  nil means the current device if `optional` is true
----@param options? {optional?: boolean, allow_cpu?: boolean}  with allow_cpu the CPU has the index -1; otherwise it is an error
+---@param options? {optional?: boolean, allow_cpu?: boolean}  with allow_cpu the CPU has the
+--- index -1; otherwise it is an error
 ---@return integer
 function torch.cuda.get_device_index(device, options) end
 

@@ -103,8 +103,8 @@ static void *allocate(void *heap, void *memory, size_t old, size_t bytes) {
 
 /* ---- warnings ---- */
 
-/* Prints warnings as Lua's own warning function does, all pieces of a message on one line. Unlike in
-** `lua`, warnings are on at the start; warn("@off") turns them off. */
+/* Prints warnings as Lua's own warning function does, all pieces of a message on one line. Unlike
+** in `lua`, warnings are on at the start; warn("@off") turns them off. */
 static void warn(void *heap, const char *piece, int more) {
   Heap *h = heap;
   if (h->warn != WARN_MORE && !more && piece[0] == '@') {

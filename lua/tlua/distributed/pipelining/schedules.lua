@@ -140,6 +140,9 @@ function Schedule:setup(name, a, stages)
       end
       if stage.group ~= stages[1].group or stage.num_stages ~= stages[1].num_stages then
          torch.raise(name .. ": stages: expected stages of one group and one number of stages")
+      elseif not stage.known ~= not stages[1].known then
+         torch.raise(("%s: stages: expected input_args for all stages or for none; of stages %d "
+            .. "and %d, only one has them"):format(name, stages[1].stage_index, stage.stage_index))
       end
       local ranks, rank = #stage.group.ranks, stage.group.group_rank
       local expected = (i - 1) * ranks + Stage.rank_of((i - 1) * ranks + rank, ranks, self.style)
@@ -159,17 +162,10 @@ function Schedule:setup(name, a, stages)
    if a.n_microbatches < 1 or a.n_microbatches > 4095 then
       args.refuse(name, "n_microbatches", "1 to 4095", a.n_microbatches)
    end
-   local known = stages[1].known ~= nil
-   for _, stage in ipairs(stages) do
-      if (stage.known ~= nil) ~= known then
-         torch.raise(("%s: stages: expected input_args for all stages or for none; of stages %d "
-            .. "and %d, only one has them"):format(name, stages[1].stage_index, stage.stage_index))
-      end
-   end
    agree(name, "argument", stages[1].group, {
       name, ("%d parts"):format(a.n_microbatches), ("%d stages"):format(stages[1].num_stages),
       a.loss_fn and "a loss_fn" or "no loss_fn",
-      known and "stages with input_args" or "stages without input_args",
+      stages[1].known and "stages with input_args" or "stages without input_args",
    })
    self.name, self.stages, self.n_microbatches = name, stages, a.n_microbatches
    self.loss_fn, self.scale_grads = a.loss_fn, a.scale_grads
