@@ -7,6 +7,8 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
+local Cache = require "tlua.text.models.cache"
+local CacheBatch = require "tlua.text.models.cache_batch"
 local configs = require "tlua.text.models.config"
 local embeddings = require "tlua.text.models.embeddings"
 
@@ -85,9 +87,12 @@ end
 
 --- Computes the model's results.
 ---@param ... any  by position or by name: input_ids (B, S), attention_mask (B, S) with 0 for
---- padding, token_type_ids, position_ids, inputs_embeds, labels, past_key_values, use_cache,
---- logits_to_keep (the number of last positions whose logits are computed, or a tensor (N) of
---- positions from 1), output_hidden_states
+--- padding, token_type_ids, position_ids, inputs_embeds, labels, start_positions and end_positions
+--- (for question answering), past_key_values (a text.Cache), use_cache, logits_to_keep (the number
+--- of last positions whose logits are computed, or a tensor (N) of positions from 1),
+--- output_hidden_states. A model with an encoder and a decoder also takes decoder_input_ids,
+--- decoder_attention_mask and encoder_outputs. A model of images takes pixel_values, labels and
+--- output_hidden_states
 ---@return table<string, any>
 function PreTrainedModel:forward(...)
    local a = ...
@@ -97,6 +102,11 @@ function PreTrainedModel:forward(...)
       check_ids(title, "input_ids", a.input_ids)
       check_ids(title, "decoder_input_ids", a.decoder_input_ids)
       check_keep(title, a.logits_to_keep)
+      local cache = a.past_key_values
+      if cache and not class.isinstance(cache, Cache)
+            and not class.isinstance(cache, CacheBatch) then
+         args.refuse(title, "past_key_values", "a text.Cache", cache)
+      end
       local ids, kind = a.input_ids, self.inputs or "text"
       if kind == "text" and (ids == nil) == (a.inputs_embeds == nil) then
          torch.raise(title .. ": expected input_ids or inputs_embeds, got "

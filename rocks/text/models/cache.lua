@@ -5,6 +5,7 @@
 -- store keys and values in another form, for example rounded to 8 bits.
 
 local torch = require "tlua"
+local args = require "tlua.args"
 local class = require "tlua.class"
 local layers = require "tlua.text.models.layers"
 
@@ -32,6 +33,9 @@ local Cache = class.class("text.Cache")
 ---@param max_length? integer  the number of positions to reserve at the first step; if nil, buffers
 --- grow
 function Cache:__init(max_length)
+   if max_length ~= nil and (math.type(max_length) ~= "integer" or max_length < 1) then
+      args.refuse("text.Cache", "max_length", "an integer of at least 1", max_length)
+   end
    self.max_length, self.layers, self.cross, self.length = max_length, {}, {}, 0
 end
 
@@ -62,7 +66,7 @@ local function grow(layer, count, kept, max_length)
       if kept > 0 then new:narrow(3, 1, kept):copy_(old:narrow(3, first + 1, kept)) end
       larger[i] = new
    end
-   -- set after all copies, so that an interrupted copy leaves the layer unchanged
+   -- The layer gets the new buffers after all copies, so that an interrupted copy changes nothing.
    layer.buffers = larger
    layer.dropped, layer.used = layer.dropped + first, kept
 end
@@ -182,9 +186,12 @@ end
 
 --- Removes all tokens after the first `length` tokens. Returns false and leaves the cache unchanged
 --- if the shorter text needs keys that a layer with a sliding window has dropped.
----@param length integer
+---@param length integer  at least 0
 ---@return boolean
 function Cache:crop(length)
+   if math.type(length) ~= "integer" or length < 0 then
+      args.refuse("text.Cache:crop", "length", "an integer of at least 0", length)
+   end
    for _, layer in ipairs(self.layers) do
       local first = layer.window and math.max(0, length - layer.window + 1) or 0
       if layer.dropped > first then return false end
@@ -198,9 +205,13 @@ end
 
 --- Returns a copy that has only the first `length` tokens. Returns nil if a layer with a sliding
 --- window has dropped keys.
----@param length integer
+---@param length integer  at most the number of tokens so far
 ---@return text.Cache?
 function Cache:copy(length)
+   if math.type(length) ~= "integer" or length < 0 or length > self.length then
+      args.refuse("text.Cache:copy", "length", ("an integer from 0 to %d, the number of tokens")
+         :format(self.length), length)
+   end
    local new = getmetatable(self)(self.max_length)
    for i, layer in ipairs(self.layers) do
       if layer.dropped > 0 then return nil end

@@ -220,15 +220,27 @@ end
 -- Adds the methods that CLIP and SigLIP share to the class `cls`.
 local function with_features(cls)
    cls.inputs = "both"
+   local title = cls.__name .. ".get_text_features"
+   local take_text = args.signature(title .. "(input_ids: tensor, attention_mask: tensor?)")
+   local take_image = args.signature(cls.__name .. ".get_image_features(pixel_values: tensor)")
    --- Returns the embeddings of texts, which are not normalised.
-   function cls:get_text_features(input_ids, attention_mask)
-      local x = self.text_model {input_ids = input_ids, attention_mask = attention_mask}
+   ---@param input_ids Tensor  (B, S)
+   ---@param options? {attention_mask: Tensor}  attention_mask: (B, S) with 0 for padding
+   ---@return Tensor  (B, D)
+   function cls:get_text_features(...)
+      local a = take_text(...)
+      if a.input_ids:dim() ~= 2 or a.input_ids:numel() == 0 then
+         args.refuse(title, "input_ids", "token numbers of shape (batch, length)", a.input_ids)
+      end
+      local x = self.text_model(a)
       local projection = rawget(self, "text_projection")
       return projection and projection(x) or x
    end
    --- Returns the embeddings of images, which are not normalised.
-   function cls:get_image_features(pixel_values)
-      local x = self.vision_model(pixel_values)
+   ---@param pixel_values Tensor  (B, C, H, W)
+   ---@return Tensor  (B, D)
+   function cls:get_image_features(...)
+      local x = self.vision_model(take_image(...).pixel_values)
       local projection = rawget(self, "visual_projection")
       return projection and projection(x) or x
    end

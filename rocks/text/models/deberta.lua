@@ -135,7 +135,12 @@ end
 
 function Embeddings:forward(a, padding)
    local x = a.inputs_embeds or self.word_embeddings(a.input_ids)
-   if rawget(self, "position_embeddings") then
+   local own = rawget(self, "position_embeddings")
+   if own and not a.position_ids and x:size(2) > own.num_embeddings then
+      torch.raise(("text.Deberta: input_ids: expected at most %d tokens "
+         .. "(max_position_embeddings), got %d"):format(own.num_embeddings, x:size(2)))
+   end
+   if own then
       x = x + (a.position_ids and self.position_embeddings(a.position_ids)
          or self.position_embeddings.weight:narrow(1, 1, x:size(2)))
    end

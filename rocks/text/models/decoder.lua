@@ -261,10 +261,11 @@ local function gated(config)
 end
 
 --- Declares a family: its base model, its language model and its classifiers. The fields are:
---- model_type, name, defaults (which replace LLaMA's); traits (of Attention); norm(config, size),
---- mlp(config), mlp_name, layer (a class), slides(config, i) (whether layer i has the sliding
---- window), finish(config), embed(x, config) (changes embeddings of tokens), rotary(model, config)
---- (adds rotations for kinds of layers), ending (the suffix of the base model's name, or "Model").
+--- model_type, name, defaults (which replace LLaMA's), traits, finish(config), embed(x, config)
+--- (changes embeddings of tokens), rotary(model, config) (adds rotations for kinds of layers), and
+--- ending (the suffix of the base model's name, "Model" by default). The field `traits` is a table
+--- with the traits of Attention and with norm(config, size), mlp(config), mlp_name, layer (a class)
+--- and slides(config, i) (whether layer i has the sliding window).
 ---@param fields table
 ---@return table family
 function M.family(fields)

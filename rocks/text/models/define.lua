@@ -13,8 +13,9 @@ local Family = class.class("text.models.Family")
 --- Declares a family. The table has these fields: model_type, name (the first part of its classes'
 --- names), prefix (the field of the base model in models with a head), defaults (of config.json),
 --- finish (a function that checks and completes a configuration), main (the class that from_config
---- makes), has_types (whether models take token_type_ids), ignore (patterns of names of tensors
---- that files may contain in addition to the weights).
+--- makes), width (a function that returns the size of the hidden states of a configuration),
+--- has_types (whether models take token_type_ids), ignore (patterns of names of tensors that files
+--- may contain in addition to the weights).
 ---@param fields table
 ---@return table
 function M.family(fields)
@@ -111,6 +112,17 @@ end
 
 -- Heads -----------------------------------------------------------------------------------------
 
+--- Returns the hidden states whose logits are computed.
+---@param x Tensor  (B, S, D)
+---@param keep? integer|Tensor  the number of last positions, or a tensor (N) of positions from 1;
+--- nil or 0 for all positions
+---@return Tensor
+function M.kept(x, keep)
+   if torch.is_tensor(keep) then return x:index_select(2, keep) end
+   if keep and keep > 0 and keep < x:size(2) then return x:narrow(2, -keep, keep) end
+   return x
+end
+
 --- Copies hidden_states and past_key_values from the base model's results to `own`, the results of
 --- a model with a head, and returns `own`.
 ---@param results table
@@ -188,14 +200,7 @@ function M.causal_lm(family, base, options)
    end
    function cls:compute(a)
       local results = self[family.prefix](a)
-      local hidden = results.last_hidden_state
-      local keep = a.logits_to_keep
-      if torch.is_tensor(keep) then
-         hidden = hidden:index_select(2, keep)
-      elseif keep and keep > 0 and keep < hidden:size(2) then
-         hidden = hidden:narrow(2, -keep, keep)
-      end
-      local logits = self[head](hidden)
+      local logits = self[head](M.kept(results.last_hidden_state, a.logits_to_keep))
       local bound = self.config.final_logit_softcapping
       if bound then logits = (logits / bound):tanh() * bound end
       return M.with(results, {

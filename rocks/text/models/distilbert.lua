@@ -37,6 +37,11 @@ end
 
 function Embeddings:forward(a)
    local x = a.inputs_embeds or self.word_embeddings(a.input_ids)
+   if not a.position_ids and x:size(2) > self.position_embeddings.num_embeddings then
+      torch.raise(("text.DistilBert: input_ids: expected at most %d tokens "
+         .. "(max_position_embeddings), got %d"):format(self.position_embeddings.num_embeddings,
+         x:size(2)))
+   end
    local places = a.position_ids
       or torch.arange(1, x:size(2) + 1, {dtype = "int64", device = x.device})
    return self.dropout(self.LayerNorm(x + self.position_embeddings(places)))

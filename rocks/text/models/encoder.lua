@@ -289,7 +289,8 @@ end
 
 --- Declares the class of the masked language model, whose name ends in ForMaskedLM. `attach(self,
 --- config)` creates the head, and `score(self, x)` computes its logits. `ties` lists pairs of
---- paths; the two weights of a pair are shared.
+--- paths. The two biases of a pair are shared, and its two weights are shared if
+--- config.tie_word_embeddings is true.
 ---@param family table
 ---@param Model table
 ---@param options {attach: function, score: function, ties: {[1]: string, [2]: string}[]}

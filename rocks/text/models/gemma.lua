@@ -51,13 +51,14 @@ local function gemma(changes)
    return defaults
 end
 
--- The traits and fields in which Gemma 2 and Gemma 3 differ from Gemma.
+-- The defaults in which Gemma 2 and Gemma 3 differ from Gemma.
 local second = {
    hidden_size = 2304, intermediate_size = 9216, num_hidden_layers = 26, num_attention_heads = 8,
    num_key_value_heads = 4, hidden_activation = "gelu_pytorch_tanh", query_pre_attn_scalar = 256,
    sliding_window = 4096,
 }
 
+-- Returns the traits of Gemma 2 and Gemma 3.
 local function traits(slides, qk_norm)
    return {
       norm = norm, layer = Layer, qkv_bias = has_bias, o_bias = has_bias, scale = query_scale,

@@ -137,9 +137,9 @@ local take = args.signature [[text.from_pretrained(folder: string, architecture:
 ---@param folder string
 ---@param options? {architecture: string, dtype: string, device: string|torch.device, strict:
 --- boolean, config: table}  architecture: a class such as "BertModel", or a suffix such as
---- "ForCausalLM"; the default is the class in config.json or else the family's language model;
---- dtype: by default "auto", the dtype of the file; config: fields that replace fields of
---- config.json, such as {num_labels = 3}
+--- "ForCausalLM"; the default is the class in config.json or else the family's main class, which is
+--- a language model if the family has one; dtype: by default "auto", the dtype of the file; config:
+--- fields that replace fields of config.json, such as {num_labels = 3}
 ---@return text.PreTrainedModel
 ---@return string[]? missing
 ---@return string[]? unexpected
@@ -177,7 +177,7 @@ local take_config = args.signature "text.from_config(config: table, architecture
 ---@param config table<string, any>  model_type selects the family; missing fields get the family's
 --- defaults
 ---@param options? {architecture: string}  a class ("BertModel") or a suffix ("ForCausalLM");
---- by default the class in config.architectures, or the language model of the family
+--- by default the class in config.architectures, or else the family's main class
 ---@return text.PreTrainedModel
 function M.from_config(config, options)
    local title = "text.from_config"

@@ -93,9 +93,7 @@ function M.conditional(family, build, base, scores)
    end
    function cls:compute(a)
       local results = M.compute(base(self), a)
-      local x = results.last_hidden_state
-      local keep = a.logits_to_keep
-      if keep and keep > 0 and keep < x:size(2) then x = x:narrow(2, -keep, keep) end
+      local x = define.kept(results.last_hidden_state, a.logits_to_keep)
       local logits, loss = scores(self, x), nil
       if a.labels then
          loss = F.cross_entropy(logits:flatten(1, 2), a.labels:flatten())

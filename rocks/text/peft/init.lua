@@ -403,9 +403,12 @@ function PeftModel:disable_adapter(fn)
    if not args.is_callable(fn) then
       args.refuse("text.PeftModel:disable_adapter", "fn", "a function", fn)
    end
-   each_adapter(self, function(_, _, layer) layer.is_disabled = true end)
+   local before = {}
+   each_adapter(self, function(_, _, layer)
+      before[layer], layer.is_disabled = layer.is_disabled, true
+   end)
    local results = table.pack(pcall(fn))
-   each_adapter(self, function(_, _, layer) layer.is_disabled = nil end)
+   each_adapter(self, function(_, _, layer) layer.is_disabled = before[layer] end)
    if not results[1] then error(results[2], 0) end
    return table.unpack(results, 2, results.n)
 end

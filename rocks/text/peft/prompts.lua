@@ -307,9 +307,10 @@ function PromptModel:disable_adapter(fn)
    if not args.is_callable(fn) then
       args.refuse("text.PromptModel:disable_adapter", "fn", "a function", fn)
    end
+   local before = self.virtual_tokens
    self.virtual_tokens = 0
    local results = table.pack(pcall(fn))
-   self.virtual_tokens = self.peft_config.num_virtual_tokens
+   self.virtual_tokens = before
    if not results[1] then error(results[2], 0) end
    return table.unpack(results, 2, results.n)
 end

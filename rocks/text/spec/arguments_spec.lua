@@ -152,3 +152,73 @@ describe("BPE's files", function()
       end)
    end)
 end)
+
+describe("a model of torch.text", function()
+   local ids = torch.tensor {{1, 2, 3}}
+
+   local function small(config, architecture)
+      for key, value in pairs {vocab_size = 20, hidden_size = 4, num_attention_heads = 2, num_hidden_layers = 1,
+         intermediate_size = 4, max_position_embeddings = 6} do
+         if config[key] == nil then config[key] = value end
+      end
+      return text.from_config(config, {architecture = architecture}):eval()
+   end
+
+   it("names the largest number of tokens", function()
+      local distilbert = small({model_type = "distilbert", dim = 4, n_heads = 2, n_layers = 1, hidden_dim = 4}, "Model")
+      for title, model in pairs {["text.DistilBert"] = distilbert,
+         ["text.Deberta"] = small({model_type = "deberta"}, "Model")} do
+         assert.raises(title .. ": input_ids: expected at most 6 tokens (max_position_embeddings), got 9",
+            function() model(torch.ones({1, 9}, {dtype = "int64"})) end)
+      end
+   end)
+
+   it("refuses a cache that is none", function()
+      assert.raises("text.GPT2LMHeadModel: past_key_values: expected a text.Cache, got an instance of nn.ReLU",
+         function() gpt2()(ids, {past_key_values = torch.nn.ReLU()}) end)
+      assert.raises('text.Cache: max_length: expected an integer of at least 1, got "x"', function() text.Cache "x" end)
+      local cache = text.Cache()
+      torch.no_grad(function() gpt2()(ids, {past_key_values = cache}) end)
+      for _, length in ipairs {-1, 1.5} do
+         assert.raises("text.Cache:crop: length: expected an integer of at least 0, got " .. length,
+            function() cache:crop(length) end)
+      end
+      assert.raises("text.Cache:copy: length: expected an integer from 0 to 3, the number of tokens, got 4",
+         function() cache:copy(4) end)
+      assert.equal(3, cache:get_seq_length())
+      assert.equal(2, cache:copy(2):get_seq_length())
+   end)
+
+   it("with an encoder and a decoder computes the logits of the given positions", function()
+      local t5 = small {model_type = "t5", d_model = 4, d_kv = 2, num_heads = 2, num_layers = 1, d_ff = 4}
+      local all = t5(ids, {decoder_input_ids = ids}).logits
+      local some = t5(ids, {decoder_input_ids = ids, logits_to_keep = torch.tensor {1, 3}}).logits
+      assert.is_true(torch.allclose(some, all:index_select(2, torch.tensor {1, 3})))
+   end)
+
+   it("of texts and images names wrong arguments of its features", function()
+      local part = {hidden_size = 4, num_attention_heads = 2, num_hidden_layers = 1, intermediate_size = 4,
+         vocab_size = 10, eos_token_id = 9, image_size = 4, patch_size = 2}
+      local clip = text.from_config {model_type = "clip", projection_dim = 4, text_config = part, vision_config = part}
+      assert.raises("text.CLIPModel.get_text_features: input_ids is missing", function() clip:get_text_features() end)
+      assert.raises("text.CLIPModel.get_text_features: input_ids: expected token numbers of shape (batch, length)",
+         function() clip:get_text_features(torch.tensor {1, 2}) end)
+      assert.raises('text.CLIPModel.get_image_features: pixel_values: expected a tensor, got "x"',
+         function() clip:get_image_features "x" end)
+      assert.same({1, 4}, clip:get_text_features(ids, torch.ones(1, 3)).shape)
+   end)
+
+   it("without its adapters stays so after an inner call of disable_adapter", function()
+      local prompts = text.peft.get_peft_model(gpt2(), {peft_type = "PROMPT_TUNING", num_virtual_tokens = 2})
+      local lora = text.peft.get_peft_model(gpt2(), {target_modules = {"c_attn"}, init_lora_weights = false})
+      for _, model in ipairs {prompts, lora} do
+         local plain = model:disable_adapter(function() return model(ids).logits end)
+         local inner = model:disable_adapter(function()
+            model:disable_adapter(function() end)
+            return model(ids).logits
+         end)
+         assert.is_true(torch.equal(plain, inner))
+         assert.is_false(torch.equal(plain, model(ids).logits:narrow(2, -3, 3)))
+      end
+   end)
+end)

@@ -50,6 +50,12 @@ describe("text.Template", function()
       assert.equal("[Undefined, True]", render "{{ [x, true, y] | unique | list }}")
    end)
 
+   it("formats negative integers and characters beyond ASCII as Python does", function()
+      assert.equal("-ff -0xff -000ff -ff   |    -ff -0x000ff -10 -FF ff -00ff", render("{{ '%x %#x %06x %-6x| %6x "
+         .. "%#08x %o %X %x %.4x' % (-255, -255, -255, -255, -255, -255, -8, -255, 255, -255) }}"))
+      assert.equal("'\\xe9\\u2028\\U0001f600'", render("{{ '%a' % x }}", {x = "é\u{2028}😀"}))
+   end)
+
    it("trims blocks as chat templates expect", function()
       assert.equal("a\nb\n  c\nd", render("a\n  {% if true %}\nb\n{% endif %}\n  {{ 'c' }}\n{#- x #}\n\nd" .. "\n"))
       assert.equal("x", render "x\n")

@@ -85,7 +85,15 @@ local conversions = {}
 
 function conversions.s(value) return values.text(value) end
 function conversions.r(value) return values.repr(value) end
-conversions.a = conversions.r
+
+-- Like r, with escapes in place of the characters that are not ASCII.
+function conversions.a(value)
+   return (values.repr(value):gsub("[\xC2-\xF4][\x80-\xBF]+", function(character)
+      local code = utf8.codepoint(character)
+      local form = code < 0x100 and "\\x%02x" or code < 0x10000 and "\\u%04x" or "\\U%08x"
+      return form:format(code)
+   end))
+end
 
 function conversions.d(value)
    local number = values.number(value)
@@ -103,6 +111,19 @@ for letter in ("eEfFgG"):gmatch "." do
       return values.number(value)
          or fail("must be real number, not %s", values.type_name(value))
    end
+end
+
+-- Formats a negative integer as %x, %X or %o. C would print its bits.
+local function format_negative(number, flags, width, digits, letter)
+   local alternate = flags:find("#", 1, true) and "#" or ""
+   local body = ("%" .. alternate .. digits .. letter):format(-number)
+   local missing = (tonumber(width) or 0) - #body - 1
+   if flags:find("-", 1, true) then return "-" .. body .. (" "):rep(missing) end
+   if flags:find("0", 1, true) and digits == "" then
+      local prefix = alternate ~= "" and body:match "^0[xX]" or ""
+      return "-" .. prefix .. ("0"):rep(missing) .. body:sub(#prefix + 1)
+   end
+   return (" "):rep(missing) .. "-" .. body
 end
 
 -- Formats a string as Python's operator % does.
@@ -153,7 +174,11 @@ function M.format(self, text, value)
          else
             local kind = letter == "u" and "d" or letter == "F" and "f" or letter
             if #width > 2 or #digits > 3 then fail "a format that is too wide" end
-            made = ("%" .. flags:sub(1, 5) .. width .. digits .. kind):format(made)
+            if made < 0 and kind:find "[xXo]" then
+               made = format_negative(made, flags, width, digits, kind)
+            else
+               made = ("%" .. flags:sub(1, 5) .. width .. digits .. kind):format(made)
+            end
          end
          parts[#parts + 1] = made
       end

@@ -147,8 +147,8 @@ local function from_table(value, depth)
    return dict
 end
 
---- Converts a Lua value: tables with a first element become lists, and all other tables become
---- dicts.
+--- Converts a Lua value. Tables with a first element become lists, and all other tables become
+--- dicts. Values of other types, such as tensors, become a text with the name of their type.
 ---@param value any
 ---@param depth? integer
 ---@return any
