@@ -250,7 +250,8 @@ function M.make(config, vocab, fail)
    return model
 end
 
---- Returns whether `space` occurs in tokens only at their beginning, once or repeatedly.
+--- Returns whether `space` is a token, and occurs in other tokens only at their beginning, once or
+--- repeatedly.
 ---@param vocab table<string, integer>
 ---@param space string
 ---@return boolean

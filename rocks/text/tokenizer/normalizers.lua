@@ -60,8 +60,8 @@ end
 
 local function recompose(codes, changes)
    local new, new_changes, n = {}, {}, 0
-   -- the position of the last character that is no combining mark, and the combining class of the
-   -- mark before the current character
+   -- `starter` is the position of the last character that is not a combining mark. `last_class` is
+   -- the combining class of the mark before the current character.
    local starter, last_class
    for i = 1, #codes do
       local code, class = codes[i], characters.combining[codes[i]]
@@ -215,7 +215,7 @@ end
 
 M.byte_level = byte_level
 
-makers.ByteLevel = function() return {is_local = true, splits_space = true, apply = byte_level} end
+makers.ByteLevel = function() return {is_local = true, apply = byte_level} end
 
 -- Texts -----------------------------------------------------------------------------------------
 
@@ -319,7 +319,8 @@ local function precompiled(map)
       end
       local at = 1
       while at <= #text do
-         -- an ASCII character that another ASCII character follows is a grapheme of its own
+         -- An ASCII character that another ASCII character follows is a grapheme of its own, except
+         -- a carriage return, which forms one with a newline.
          local single = text:match("^[\0-\12\14-\127]()[\0-\127]", at)
          local stop = single or charsmap.grapheme_end(text, at)
          local grapheme = text:sub(at, stop - 1)

@@ -8,6 +8,7 @@
 --    ignores_spaces      whether the parts of a text also consist of its chunks' parts, although
 --                        is_local is false, if a later pre-tokeniser drops white space
 --    needs_whole(text)   optional: whether a text is an exception to is_local
+--    space               optional: the character that replaces each space
 --    config              the pre-tokeniser's configuration; a sequence also has the field `parts`
 
 local characters = require "tlua.text.tokenizer.characters"
