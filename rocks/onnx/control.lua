@@ -1,6 +1,7 @@
 -- control.lua - operators for branches, loops, sequences and optional values.
 
 local torch = require "tlua"
+local schema = require "tlua.onnx.schema"
 local support = require "tlua.onnx.support"
 local values = require "tlua.onnx.values"
 
@@ -24,16 +25,22 @@ function M.If(node, condition)
    return table.unpack(node:run(graph, {}), 1, #graph.outputs)
 end
 
--- Concatenates the results of all steps along a new axis. If there were no steps, the result is
--- empty, and its sizes are those declared for `output`.
-local function join(list, dim, output)
-   if #list > 0 then return torch.stack(list, dim) end
-   local kind = output and output.tensor_type
-   local dims = kind and kind.shape and kind.shape.dim or {}
-   local shape = {}
-   for i, size in ipairs(dims) do shape[i] = size.dim_value or 0 end
-   table.insert(shape, 1, 0)
-   return torch.empty(shape, {dtype = "float32"})
+-- Returns the dtype and the sizes that a body declares for an output. Sizes without a number are 0.
+local function declared(body, i)
+   local kind = body.output_types[i] and body.output_types[i].tensor_type or {}
+   local dtype, sizes = schema.dtypes[kind.elem_type or 0], {}
+   for k, size in ipairs(kind.shape and kind.shape.dim or {}) do sizes[k] = size.dim_value or 0 end
+   return dtype and values.element_size(dtype) and dtype or "float32", sizes
+end
+
+-- Concatenates the results of all steps for the body's output i along the new axis `axis`, counted
+-- from 0. If there were no steps, the result is empty, and has the dtype and sizes that the body
+-- declares.
+local function join(node, body, i, list, axis)
+   if #list > 0 then return torch.stack(list, node:dim(axis, list[1]:dim() + 1)) end
+   local dtype, sizes = declared(body, i)
+   table.insert(sizes, node:dim(axis, #sizes + 1), 0)
+   return torch.empty(sizes, {dtype = dtype})
 end
 
 function M.Loop(node, most, condition, ...)
@@ -67,7 +74,7 @@ function M.Loop(node, most, condition, ...)
       step = step + 1
    end
    local results = table.move(state, 1, n, 1, {})
-   for i, list in ipairs(scans) do results[n + i] = join(list, 1) end
+   for i, list in ipairs(scans) do results[n + i] = join(node, body, n + 1 + i, list, 0) end
    return table.unpack(results, 1, n + #scans)
 end
 
@@ -96,8 +103,7 @@ local function scan(node, body, count, state, sequences, axes)
    end
    local results = table.move(state, 1, n, 1, {})
    for i, list in ipairs(lists) do
-      local rank = list[1] and list[1]:dim() or 0
-      results[n + i] = join(list, node:dim(axes.outputs[i], rank + 1))
+      results[n + i] = join(node, body, n + i, list, axes.outputs[i])
    end
    return results
 end

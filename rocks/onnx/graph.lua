@@ -257,7 +257,7 @@ function compile(proto, context, outer, path)
    local defined = setmetatable({}, {__index = outer})
    local inner = setmetatable({level = level}, {__index = context})
    local graph = {inputs = {}, outputs = {}, nodes = {}, captured = {}, types = {},
-      name = proto.name, path = path}
+      output_types = {}, name = proto.name, path = path}
    for i, input in ipairs(proto.input or {}) do
       local name = input.name or ""
       if rawget(defined, name) then wire.fail("%sinput %q: given twice", path or "", name) end
@@ -275,7 +275,7 @@ function compile(proto, context, outer, path)
             path and path .. ": " or "", name)
       end
       if defined[name] ~= level then graph.captured[name] = true end
-      graph.outputs[i] = name
+      graph.outputs[i], graph.output_types[i] = name, output.type or false
    end
    find_last_uses(graph)
    return graph

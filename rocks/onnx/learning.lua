@@ -104,7 +104,7 @@ function M.OneHotEncoder(node, x)
    for i, category in ipairs(categories) do place[category] = i end
    local list = {}
    for i, key in ipairs(values.is_strings(x) and x or x:reshape(-1):tolist()) do
-      local at = place[math.tointeger(key) or key]
+      local at = place[key]
       if not at and node:int("zeros", 1) == 0 then
          node:fail("the category %s is unknown", tostring(key))
       end

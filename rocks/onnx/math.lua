@@ -131,9 +131,9 @@ function M.Pow(node, a, b)
 end
 
 -- Returns an operator that takes any number of inputs and combines them by fn from left to right.
--- last(x, n), if given, is applied to the result.
-local function fold(fn, last)
-   fn = binary(fn, "order")
+-- `how` is passed to support.binary. last(x, n), if given, is applied to the result.
+local function fold(fn, how, last)
+   fn = binary(fn, how)
    return function(node, first, ...)
       local sum = first
       for i = 1, select("#", ...) do
@@ -145,9 +145,9 @@ local function fold(fn, last)
 end
 
 M.Sum = fold(function(a, b) return a + b end)
-M.Mean = fold(function(a, b) return a + b end, function(sum, n) return sum / n end)
-M.Max = fold(function(a, b) return torch.maximum(a, b) end)
-M.Min = fold(function(a, b) return torch.minimum(a, b) end)
+M.Mean = fold(function(a, b) return a + b end, nil, function(sum, n) return sum / n end)
+M.Max = fold(function(a, b) return torch.maximum(a, b) end, "order")
+M.Min = fold(function(a, b) return torch.minimum(a, b) end, "order")
 
 -- Returns a limit of Clip as a number. If the limit is trained, returns it as a tensor.
 local function limit_of(node, x, limit, name)

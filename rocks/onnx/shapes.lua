@@ -178,8 +178,8 @@ function M.Concat(node, ...)
    return torch.cat(list, dim)
 end
 
--- Returns the lengths of the parts into which an axis is split. They are `split` if it is given;
--- otherwise the parts are equal, except perhaps the last one.
+-- Returns the lengths of the parts into which an axis is split. They are `split` if this is given.
+-- Otherwise the parts are equal, except that the last parts may be shorter or empty.
 local function lengths_of(node, size, parts, split)
    if split then return split end
    local count = node:int("num_outputs", parts)

@@ -283,6 +283,39 @@ describe("onnx.load", function()
          torch.ones(1, 2, 4))
    end)
 
+   it("gives loops without steps the dtype and the sizes that their bodies declare", function()
+      local ten = {name = "ten", dims = {}, data_type = 7, raw_data = torch.tensor(0)}
+      local body = {name = "b", node = {{op_type = "Identity", input = {"c"}, output = {"d"}},
+         {op_type = "Identity", input = {"v"}, output = {"s"}}},
+         input = {{name = "i"}, {name = "c"}}, output = {{name = "d"}, {name = "s", type = tensor_type(7, 3, "k")}},
+         initializer = {{name = "v", dims = {3, 1}, data_type = 7, raw_data = torch.zeros({3}, {dtype = "int64"})}}}
+      local loop = load(model({op_type = "Loop", input = {"ten", ""}, output = {"y"},
+         attribute = {{name = "body", type = 5, g = body}}}, {initializer = {ten}}))
+      local y = loop(torch.ones(1, 2))
+      assert.equal("int64", y.dtype)
+      assert.same({0, 3, 0}, y.shape)
+      local step = {name = "b", node = {{op_type = "Shape", input = {"row"}, output = {"s"}}},
+         input = {{name = "row"}}, output = {{name = "s", type = tensor_type(7, 1)}}}
+      local scan = load(model {op_type = "Scan", input = {"x"}, output = {"y"}, attribute = {
+         {name = "body", type = 5, g = step}, {name = "num_scan_inputs", type = 2, i = 1},
+         {name = "scan_output_axes", type = 7, ints = {1}}}})
+      assert.same({{2, 2}}, scan(torch.ones(2, 2)):tolist())
+      y = scan(torch.ones(0, 2))
+      assert.equal("int64", y.dtype)
+      assert.same({1, 0}, y.shape)
+   end)
+
+   it("encodes strings that look like numbers, and adds uint64 numbers", function()
+      local encoder = model {op_type = "OneHotEncoder", domain = "ai.onnx.ml", input = {"x"}, output = {"y"},
+         attribute = {{name = "cats_strings", type = 8, strings = {"3", "b"}}}}
+      encoder.opset_import[2] = {domain = "ai.onnx.ml", version = 3}
+      encoder.graph.input[1].type = tensor_type(8, "n")
+      assert.same({{1, 0}, {0, 1}, {0, 0}}, load(encoder) {"3", "b", "4"}:tolist())
+      local sum = model {op_type = "Sum", input = {"x", "x"}, output = {"y"}}
+      sum.graph.input[1].type = tensor_type(13, "n")
+      assert.same({2, 4}, load(sum)(torch.tensor({1, 2}, {dtype = "uint64"})):tolist())
+   end)
+
    it("gives the standard's NaN", function()
       local nan = 0 / 0
       local x = torch.tensor {{nan, -3}, {2, nan}, {-0.0, 1}}
