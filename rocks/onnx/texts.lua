@@ -132,34 +132,54 @@ function M.StringNormalizer(node, x)
    return values.strings(kept, #x.shape == 2 and {1, #kept} or {#kept})
 end
 
--- Converts a regular expression of RE2 to a Lua pattern. Alternatives and repetition counts are not
--- supported.
+-- Converts a set of a regular expression, such as [\w.], to a set of a Lua pattern. Returns nil if
+-- this is not possible.
+local function as_set(text)
+   local known = true
+   local set = text:gsub("%%", "%%%%"):gsub("\\(.)", function(c)
+      if c == "d" or c == "s" then return "%" .. c end
+      if c == "w" then return "%w_" end
+      known = known and not c:find "%w"
+      return "%" .. c
+   end)
+   return known and set or nil
+end
+
+-- Converts a regular expression of RE2 to a Lua pattern, which matches bytes instead of characters.
+-- Returns nil for groups, alternatives, repetition counts and unknown escapes.
 local function as_pattern(node, regex)
-   local out, i = {"^"}, 1
+   local out, i, repeated = {"^"}, 1, false
    local classes = {d = "%d", w = "[%w_]", s = "%s", D = "%D", W = "[^%w_]", S = "%S"}
    while i <= #regex do
       local c = regex:sub(i, i)
+      -- A second ? asks for as few repetitions as possible. This makes no difference here, because
+      -- the whole text must match.
+      local new = not (c == "?" and repeated) and c or ""
+      repeated = not repeated and c:find "^[*+?]$" ~= nil
       if c == "\\" then
          i = i + 1
          local escaped = regex:sub(i, i)
-         if not classes[escaped] and escaped:find "[%w]" then return nil end
-         out[#out + 1] = classes[escaped] or "%" .. escaped
+         if not classes[escaped] and escaped:find "^%w?$" then return nil end
+         new = classes[escaped] or "%" .. escaped
       elseif c:find "[(){}|]" then
          return nil
       elseif c == "[" then
-         local last = regex:find("]", i + 2, true)
-         if not last then node:fail("attribute pattern: %q is not closed", regex) end
-         local set = regex:sub(i, last):gsub("%%", "%%%%"):gsub("\\([dws])", "%%%1")
-            :gsub("\\(%p)", "%%%1")
-         out[#out + 1] = set
+         local last = i + (regex:sub(i + 1, i + 1) == "^" and 2 or 1)
+         repeat
+            last = last + (regex:sub(last, last) == "\\" and 2 or 1)
+         until last > #regex or regex:sub(last, last) == "]"
+         if last > #regex then node:fail("attribute pattern: %q is not closed", regex) end
+         new = as_set(regex:sub(i, last))
+         if not new then return nil end
          i = last
-      elseif c == "%" then
-         out[#out + 1] = "%%"
-      elseif c == "-" then
-         out[#out + 1] = "%-"
-      elseif not (c == "^" and i == 1) and not (c == "$" and i == #regex) then
-         out[#out + 1] = c
+      elseif c == "." then
+         new = "[^\n]"
+      elseif c == "%" or c == "-" then
+         new = "%" .. c
+      elseif c == "^" and i == 1 or c == "$" and i == #regex then
+         new = ""
       end
+      out[#out + 1] = new
       i = i + 1
    end
    out[#out + 1] = "$"

@@ -316,6 +316,24 @@ describe("onnx.load", function()
       assert.same({2, 4}, load(sum)(torch.tensor({1, 2}, {dtype = "uint64"})):tolist())
    end)
 
+   it("matches texts with regular expressions", function()
+      local function matches(pattern, ...)
+         local message = model {op_type = "RegexFullMatch", input = {"x"}, output = {"y"},
+            attribute = {{name = "pattern", type = 3, s = pattern}}}
+         message.opset_import[1].version = 20
+         message.graph.input[1].type = tensor_type(8, "n")
+         return load(message) {...}:tolist()
+      end
+      assert.same({true, false, false}, matches([[[\w.-]+@[\w.]+?]], "a_b.c-d@x.org", "a@", "a b@c"))
+      assert.same({true, true, false}, matches([[a\*?b]], "ab", "a*b", "a**b"))
+      assert.same({true, false}, matches("a.c", "abc", "a\nc"))
+      assert.same({true, true, false}, matches([=[[\]x]+]=], "]", "x]", "y"))
+      assert.same({true, false}, matches("50%-?", "50%", "50-"))
+      local fine, why = pcall(matches, [=[[\D]]=], "a")
+      assert.is_false(fine)
+      assert.matches("attribute pattern: not supported: groups, alternatives, counts, in", why, 1, true)
+   end)
+
    it("gives the standard's NaN", function()
       local nan = 0 / 0
       local x = torch.tensor {{nan, -3}, {2, nan}, {-0.0, 1}}
