@@ -11,7 +11,8 @@ local notice = require "tlua.utils.notice"
 
 local NAME <const> = "trainer.ModelCheckpoint"
 
--- a value in the option `filename`: its name and, after a colon, the format of a number
+-- Matches the place of a value in the option `filename`, such as {epoch} or {val_loss:.2f}. The
+-- captures are the value's name and the format after the colon.
 local FIELD <const> = "{([%w_/%-]+):?([^{}]*)}"
 
 local signature = args.signature [[trainer.ModelCheckpoint(dirpath: string?, filename: string?,

@@ -169,7 +169,7 @@ local function make_plan(self)
    local clip = self.gradient_clip_val
    local plan = {
       optimizer = optimizer,
-      -- a step without a closure is faster, and LBFGS alone needs a closure
+      -- A step without a closure is faster. Only LBFGS needs a closure.
       steps_plainly = module.optimizer_step == Module.optimizer_step and #self.optimizers == 1
          and not class.isinstance(optimizer, torch.optim.LBFGS),
       zeroes_plainly = module.optimizer_zero_grad == Module.optimizer_zero_grad,

@@ -158,7 +158,7 @@ function M.place(name, self)
       self.device = "cuda:" .. self.local_rank % torch.cuda.device_count()
       torch.cuda.set_device(self.device)
    end
-   -- true if no tensor can be on a device other than the trainer's
+   -- This field is true if no tensor can be on a device other than the trainer's.
    self.has_one_device = kind == "cpu" and not torch.cuda.is_available()
       and not torch.sim.is_available()
    local precision = precisions[self.precision]

@@ -75,7 +75,7 @@ function Step:__init(module) self.module = module end
 
 function Step:forward(method, ...) return self.module[method](self.module, ...) end
 
--- maps each module whose parameters are sharded to its Step
+-- Maps each module whose parameters are sharded to its Step.
 local sharded = setmetatable({}, {__mode = "k"})
 
 local function is_sharded(module)

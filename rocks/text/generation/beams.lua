@@ -83,7 +83,7 @@ function M.search(model, ids, o, processors_of)
       local vocab = scores:size(2)
       scores = (scores:view(batch, beams, vocab) + running:unsqueeze(3)):flatten(2)
 
-      -- finds the best continuations by one token, among all beams of each prompt
+      -- These lines find the best continuations by one token, among all beams of each prompt.
       local values, at
       if o.do_sample then
          at = torch.multinomial(scores:softmax(-1), keep, false, {generator = o.generator})
@@ -98,14 +98,14 @@ function M.search(model, ids, o, processors_of)
       next_ones:select(3, length + 1):copy_(token)
       local ends = ended(next_ones:narrow(3, 1, length + 1), o, length + 1)
 
-      -- the best sequences that have not ended continue in the next step
+      -- The best sequences that have not ended continue in the next step.
       local going = values + ends:float() * never
       local chosen
       running, chosen = going:topk(beams, 2)
       current = select_beams(next_ones, chosen)
       local rows = (beam:gather(2, chosen) + offsets):flatten()
 
-      -- the best finished sequences are chosen from the new ones and those of earlier steps
+      -- The best finished sequences are chosen from the new ones and those of earlier steps.
       local closed = ends & top
       local made = length + 1 - prompt
       local value = values / made ^ o.length_penalty

@@ -356,8 +356,8 @@ function M.list(o, prompt)
       end
    end
    if o.do_sample then
-      -- the number of best tokens that the filters never forbid; beam search needs at least one
-      -- token that does not end the text, in addition to the end-of-sequence tokens
+      -- `keep` is the number of best tokens that the filters never forbid. Beam search needs at
+      -- least one token that does not end the text, in addition to the end-of-sequence tokens.
       local keep = o.num_beams > 1 and math.max(2, #eos + 1) or nil
       add("temperature", o.temperature ~= 1, o.temperature)
       add("top_h", o.top_h, o.top_h)

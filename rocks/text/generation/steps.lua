@@ -30,8 +30,8 @@ end
 ---@param copies integer  the number of sequences for each prompt
 function Steps:__init(model, ids, o, copies)
    self.model, self.o, self.batch = model, o, ids:size(1) * copies
-   -- the number of virtual tokens, those of a learnt prompt, that the cache has before the tokens
-   -- of ids
+   -- `virtual` is the number of the virtual tokens of a learnt prompt. In the cache, they precede
+   -- the tokens of ids.
    self.virtual = model.virtual_tokens or 0
    local function copied(x) return copies > 1 and x and x:repeat_interleave(copies, 1) or x end
    self.is_seq2seq = model.inputs == "seq2seq"

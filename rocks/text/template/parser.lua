@@ -457,7 +457,7 @@ statements["for"] = function(self, line)
    local target = self:target(false)
    self:expect("name", "in")
    local node = {line = line, target = target}
-   -- an `if` after the iterable filters the loop, so it is not parsed as a conditional expression
+   -- An `if` after the iterable filters the loop, so it is not parsed as a conditional expression.
    local list, is_tuple = {}, false
    repeat
       list[#list + 1] = self:expression(true)

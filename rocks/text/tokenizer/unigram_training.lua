@@ -1,9 +1,10 @@
 -- unigram_training.lua - learns the vocabulary and the scores of a unigram model, as Hugging Face's
--- UnigramTrainer does. The initial pieces are all characters, and all texts that occur repeatedly
--- in words. Each round first fits the pieces' scores by expectation maximisation. It then removes
--- the pieces whose removal makes the words only slightly less likely. The rounds end when the
--- number of pieces is only a little larger than the wanted number. A piece is a table {text,
--- score}. The first piece stands for characters without a piece.
+-- UnigramTrainer does. The initial pieces are all characters, and texts that occur repeatedly in
+-- words, the most frequent first, up to seed_size pieces. Each round first fits the pieces' scores
+-- by expectation maximisation. It then removes the pieces whose removal makes the words only
+-- slightly less likely. The rounds end when the number of pieces is only a little larger than the
+-- wanted number. A piece is a table {text, score}. The first piece stands for characters without a
+-- piece.
 
 local pieces = require "tlua.text.tokenizer.pieces"
 
