@@ -47,12 +47,13 @@ local function caption(tensor)
 end
 
 --- Returns a tensor of one or two dimensions as an HTML table. Only the corners of a large tensor
---- are shown. Returns nil for other tensors.
+--- are shown. Returns nil for other tensors, and for sparse, quantized and meta tensors.
 ---@param tensor Tensor
 ---@return string?
 function M.tensor(tensor)
    local n = tensor:dim()
-   if n < 1 or n > 2 or tensor:numel() == 0 or tensor.layout ~= "strided" then return nil end
+   if n < 1 or n > 2 or tensor:numel() == 0 then return nil end
+   if tensor.layout ~= "strided" or tensor.is_quantized or tensor.is_meta then return nil end
    local matrix = tensor:detach()
    if n == 1 then matrix = matrix:unsqueeze(1) end
    local rows = positions(matrix:size(1), most_rows)

@@ -89,7 +89,7 @@ function M.display_markdown(text)
    show {["text/markdown"] = text, ["text/plain"] = text}
 end
 
---- Shows an SVG document. Outside a notebook, it prints the document's text.
+--- Shows an SVG document. Outside a notebook, it prints "<an SVG drawing>".
 ---@param text string
 function M.display_svg(text)
    text = check_text("display_svg", text)
@@ -102,6 +102,10 @@ end
 function M.display_image(image)
    if not torch.is_tensor(image) then
       args.refuse("notebook.display_image", "image", "a tensor", image)
+   end
+   if image:dim() < 2 then
+      args.refuse("notebook.display_image", "image",
+         "(H, W), (C, H, W), (N, H, W) or (N, C, H, W)", image)
    end
    if session() then
       local png = require "tlua.io.png"

@@ -39,10 +39,11 @@ end
 ---@param display_name string
 ---@return string folder
 function M.install(name, prefix, display_name)
-   if not name:find "^[%w._-]+$" then
+   if not name:find "^[%w._-]+$" or name == "." or name == ".." then
       torch.raise(("notebook.install: name: expected letters, digits, dots, hyphens and "
          .. "underscores, got %q"):format(name))
    end
+   if prefix == "" then torch.raise 'notebook.install: prefix: expected a folder, got ""' end
    local folder = (prefix and prefix .. "/share/jupyter" or user_folder()) .. "/kernels/" .. name
    local made, why = torch.io.make_folder(folder)
    if not made then torch.raise(("notebook.install: %s: %s"):format(folder, why)) end

@@ -20,7 +20,7 @@ local M = {}
 ---@param tensor Tensor
 ---@return boolean
 function M.is_image(tensor)
-   if tensor:dim() ~= 3 or tensor.layout ~= "strided" then return false end
+   if tensor:dim() ~= 3 or tensor.layout ~= "strided" or tensor.is_meta then return false end
    local channels, height, width = table.unpack(tensor.shape)
    if channels ~= 1 and channels ~= 3 or height < 8 or width < 8 or height * width > 1 << 22 then
       return false
@@ -67,6 +67,10 @@ local function rich(value)
    local meta = debug.getmetatable(value)
    local own = type(meta) == "table" and rawget(meta, "__mime")
    if own then
+      local call = debug.getmetatable(own)
+      if type(own) ~= "function" and not (type(call) == "table" and call.__call) then
+         raise("display: __mime: expected a function, got a " .. type_of(own))
+      end
       local bundle = own(value)
       if type(bundle) ~= "table" then
          raise("display: __mime: expected a table of texts by MIME type, got a "

@@ -202,6 +202,28 @@ describe("torch.notebook", function()
       assert.raises("notebook.display_image: image: expected a tensor, got 3", function() display.display_image(3) end)
       assert.raises("unknown option quite; did you mean quiet?", function() torch.notebook.run("x", {quite = true}) end)
       assert.raises("/nowhere", function() torch.notebook.run "/nowhere/x.ipynb" end)
+      assert.raises("notebook.display_image: image: expected (H, W), (C, H, W), (N, H, W) or (N, C, H, W), got",
+         function() display.display_image(torch.ones(3)) end)
+      assert.raises("display: __mime: expected a function, got a number",
+         function() display.display(setmetatable({}, {__mime = 5})) end)
+      assert.raises('notebook.install: prefix: expected a folder, got ""',
+         function() display.install {prefix = ""} end)
+      for _, name in ipairs {"..", ".", ""} do
+         assert.raises("notebook.install: name: expected letters, digits, dots", function()
+            display.install {name = name, prefix = "/nowhere"}
+         end)
+      end
+   end)
+
+   it("shows meta tensors and quantized tensors as text", function()
+      local bundle = require "tlua.notebook.mime".bundle
+      for _, x in ipairs {torch.ones(3, 3, {device = "meta"}), torch.ones(1, 9, 9, {device = "meta"}),
+         torch.quantize_per_tensor(torch.ones(3), 0.1, 0, "quint8")} do
+         local forms = bundle(x)
+         assert.matches("^tensor%(", forms["text/plain"])
+         assert.equal("text/plain", next(forms))
+         assert.is_nil(next(forms, "text/plain"))
+      end
    end)
 
    it("shows the corners of large tensors, and no table for tensors of other dimensions", function()
