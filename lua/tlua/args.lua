@@ -34,6 +34,14 @@ end
 ---@return string
 function M.with_article(word) return (word:find "^[aeioAEIO]" and "an " or "a ") .. word end
 
+-- Returns a field of a tensor. Tensors of the package torch7 lack tlua's fields, so the function
+-- that finds these fields for other tensors is used.
+local function field_of(tensor, name)
+   local value = tensor[name]
+   if value ~= nil then return value end
+   return debug.getmetatable(torch.empty(0)).__index(tensor, name)
+end
+
 --- Describes a value for messages.
 ---@param value any
 ---@return string
@@ -43,8 +51,8 @@ function M.describe(value)
    if kind == "number" or kind == "boolean" or kind == "nil" then return tostring(value) end
    if torch.is_tensor(value) then
       if not pcall(value.dim, value) then return "a tensor that was released" end
-      return ("%s %s of shape (%s)"):format(M.with_article(value.dtype),
-         M.kind_of(value) or "tensor", table.concat(value.shape, ", "))
+      return ("%s %s of shape (%s)"):format(M.with_article(field_of(value, "dtype")),
+         M.kind_of(value) or "tensor", table.concat(field_of(value, "shape"), ", "))
    end
    local name = torch.type(value)
    local meta = getmetatable(value)

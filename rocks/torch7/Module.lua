@@ -4,6 +4,7 @@
 -- updateGradInput and accGradParameters, which compute gradients from this record.
 
 local tlua = require "tlua"
+local args = require "tlua.args"
 local torch = require "tlua.torch7.torch"
 local types = require "tlua.torch7.types"
 local classes = require "tlua.torch7.classes"
@@ -32,15 +33,32 @@ function Module:__init()
    self._type = torch.getdefaulttensortype()
 end
 
-local function check_input(self, input)
+--- Raises an error if the input of a module or a criterion is neither a tensor nor a table.
+function M.check_input(self, input)
    if input == nil then tlua.raise(classes.type(self) .. ": expected an input, got nil") end
+   if type(input) ~= "table" and not is_tensor(input) then
+      args.refuse(classes.type(self), "input", "a tensor or a table of tensors", input)
+   end
+end
+
+--- Raises an error unless an argument of an object's constructor is a module or, with
+--- `of_criterion`, a criterion.
+function M.check_part(self, what, value, of_criterion)
+   if classes.isTypeOf(value, of_criterion and "nn.Criterion" or "nn.Module") then return end
+   args.refuse(classes.type(self), what, of_criterion and "a criterion" or "a module", value)
+end
+
+--- Raises an error unless an argument of a constructor is an integer of at least `least`.
+function M.check_integer(name, what, value, least)
+   if math.tointeger(value) and value >= least then return end
+   args.refuse("nn." .. name, what, ("an integer of at least %d"):format(least), value)
 end
 
 -- Computes the output and records the call, so that gradients can be computed. In evaluation mode,
 -- the call is recorded later, when a program asks for gradients.
 function Module:updateOutput(input)
    if not self.compute then return self.output end
-   check_input(self, input)
+   M.check_input(self, input)
    if self.prepare then self:prepare(input) end
    if self.train == false then
       records.forget(self)
@@ -56,12 +74,14 @@ end
 
 function Module:updateGradInput(input, gradOutput)
    if not self.compute then return self.gradInput end
+   M.check_input(self, input)
    self.gradInput = records.grad_input(self, input, gradOutput)
    return self.gradInput
 end
 
 function Module:accGradParameters(input, gradOutput, scale)
    if not self.compute or not records.has_parameters(self) then return end
+   M.check_input(self, input)
    records.add_gradients(self, input, gradOutput, scale or 1)
 end
 
@@ -113,6 +133,7 @@ function Module:backward(input, gradOutput, scale)
       self:accGradParameters(input, gradOutput, scale or 1)
       return self.gradInput
    end
+   M.check_input(self, input)
    self.gradInput = records.backward(self, input, gradOutput, scale or 1)
    return self.gradInput
 end
@@ -372,6 +393,17 @@ end
 -- Definitions
 -- ----------------------------------------------------------------------------------------
 
+-- Patterns of the names of fields that are integers, with the smallest value of each.
+local integers <const> = {["^[kd][TWH]$"] = 1, ["FrameSize$"] = 1, ["Plane$"] = 1,
+   ["^dilation[TWH]$"] = 1}
+
+-- Returns the smallest integer that a field may be, or nil if it need not be an integer.
+local function least_of(name)
+   for pattern, least in pairs(integers) do
+      if name:find(pattern) then return least end
+   end
+end
+
 local constants = {["true"] = true, ["false"] = false}
 
 -- Parses a text such as "kW kH dW=kW padW=0", a list of fields with optional defaults.
@@ -379,7 +411,8 @@ local function parse_fields(text)
    local list = {}
    for word in text:gmatch "%S+" do
       local name, default = word:match "^([^=]+)=(.+)$"
-      list[#list + 1] = {name = name or word, default = default, needed = name == nil}
+      list[#list + 1] = {name = name or word, default = default, needed = name == nil,
+         least = least_of(name or word)}
    end
    return list
 end
@@ -404,6 +437,7 @@ local function init_of(name, parent, text)
             end
             value = default_of(self, entry.default)
          end
+         if entry.least then M.check_integer(name, entry.name, value, entry.least) end
          self[entry.name] = value
       end
    end

@@ -42,6 +42,9 @@ function M.type(object) return classes.type(object) end
 ---@param name string
 ---@return boolean
 function M.istype(object, name)
+   if type(name) ~= "string" then
+      require "tlua.args".refuse("class.istype", "name", "a string", name)
+   end
    local meta = classes.metatype(object)
    if not meta then return type(object) == name end
    return classes.isTypeOf(object, "^" .. name:gsub("%p", "%%%0") .. "$")

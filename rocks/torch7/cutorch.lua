@@ -52,17 +52,21 @@ function M.reserveStreams(n)
 end
 function M.getNumStreams() return #streams end
 local function stream(i) return i == 0 and module().default_stream() or streams[i] end
-function M.setStream(i)
-   if not stream(i) then
-      tlua.raise(("cutorch.setStream: expected a stream from 0 to %d, got %s"):format(#streams,
+local function checked_stream(name, i)
+   local found = stream(i)
+   if not found then
+      tlua.raise(("cutorch.%s: expected a stream from 0 to %d, got %s"):format(name, #streams,
          tostring(i)))
    end
-   module().set_stream(stream(i))
+   return found
+end
+function M.setStream(i)
+   module().set_stream(checked_stream("setStream", i))
    current = i
 end
 function M.getStream() return current end
 function M.setDefaultStream() M.setStream(0) end
-function M.streamSynchronize(i) stream(i or 0):synchronize() end
+function M.streamSynchronize(i) checked_stream("streamSynchronize", i or 0):synchronize() end
 
 -- Waits until the whole device is idle. Programs call the functions below to make one stream wait
 -- for another; a wait for all streams serves the same purpose.
@@ -81,8 +85,8 @@ function M.setKernelPeerToPeerAccess() end
 function M.getState() return {} end
 function M.setHeapTracking() end
 
--- Returns the free and the total memory of the device in bytes.
-function M.getMemoryUsage() return module().mem_get_info() end
+-- Returns the free and the total memory of device i, by default the current device, in bytes.
+function M.getMemoryUsage(i) return module().mem_get_info(i and i - 1) end
 
 M.hasHalf, M.hasFastHalf = true, true
 function M.hasHalfInstructions() return true end

@@ -66,7 +66,7 @@ M.svgfigure, M.epsfigure, M.pdffigure = M.pngfigure, M.pngfigure, M.pngfigure
 function M.plotflush() end
 function M.close() file, title = nil, nil end
 M.closeall = M.close
---- Sets the file of the next figure.
+--- Sets the file to which the next figures are written.
 M.figprint = M.pngfigure
 for _, name in ipairs {"xlabel", "ylabel", "zlabel", "axis", "grid", "movelegend", "raw",
    "setterm"} do M[name] = function() end end

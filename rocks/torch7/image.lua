@@ -3,6 +3,7 @@
 -- image_display contain the other functions.
 
 local tlua = require "tlua"
+local args = require "tlua.args"
 local types = require "tlua.torch7.types"
 local base = require "tlua.torch7.image_base"
 local read_file = require "tlua.utils.read_file"
@@ -18,6 +19,7 @@ end
 -- Files -------------------------------------------------------------------------------------------
 
 local function read(path)
+   if type(path) ~= "string" then args.refuse("image.load", "path", "a string", path) end
    local bytes, problem = read_file(path)
    return bytes or tlua.raise("image.load: " .. problem)
 end
@@ -38,11 +40,21 @@ local function netpbm(text)
       end
    end
    local w, h, most = table.unpack(numbers)
+   if w < 1 or h < 1 or most < 1 or most > 65535 then
+      tlua.raise(("image.load: expected sizes of at least 1 and a maximum from 1 to 65535, got "
+         .. "%s x %s and %s"):format(w, h, most))
+   end
    local channels = (magic == "P3" or magic == "P6") and 3 or 1
    local count, values = w * h * channels
    if magic == "P5" or magic == "P6" then
-      if #text - at < count then tlua.raise "image.load: the file is too short" end
-      values = T.frombuffer(text:sub(at + 1, at + count), {dtype = "uint8"})
+      -- Numbers above 255 take two bytes, the higher byte first.
+      local wide = most > 255 and 2 or 1
+      if (#text - at) // wide < count then tlua.raise "image.load: the file is too short" end
+      values = T.frombuffer(text:sub(at + 1, at + wide * count), {dtype = "uint8"})
+      if wide == 2 then
+         local both = T.reshape(methods.to(values, "int32"), {count, 2})
+         values = T.add(T.mul(T.select(both, 2, 1), 256), T.select(both, 2, 2))
+      end
    else
       local list = {}
       for word in text:sub(at):gmatch "%d+" do list[#list + 1] = math.tointeger(tonumber(word)) end
@@ -68,7 +80,11 @@ local function decode(bytes, depth, kind, name)
       most = 255
    end
    picture = methods.to(picture, "float64")
-   if kind ~= "byte" then picture = T.div(picture, most) end
+   if kind ~= "byte" then
+      picture = T.div(picture, most)
+   elseif most > 255 then
+      picture = T.round(T.mul(picture, 255 / most))
+   end
    local channels = shape(picture)[1]
    if channels == 4 and depth == 3 or channels == 2 and depth == 1 then
       picture = T.narrow(picture, 1, 1, depth)
@@ -95,12 +111,19 @@ M.loadPNG, M.loadJPG, M.loadPPM, M.loadPGM = M.load, M.load, M.load, M.load
 
 --- Reads an image from a ByteTensor that contains a file's bytes.
 function M.decompress(bytes, depth, kind)
+   if not types.is_tensor(bytes) then
+      args.refuse("image.decompress", "bytes", "a ByteTensor with the bytes of a file", bytes)
+   end
    return decode(bytes:byte():storage():string(), depth, kind or types.default.name:lower(),
       "decompress")
 end
 M.decompressJPG, M.decompressPNG = M.decompress, M.decompress
 
-local function bytes_of(picture)
+local function bytes_of(name, picture)
+   local n = types.is_tensor(picture) and #shape(picture)
+   if n ~= 2 and n ~= 3 then
+      args.refuse("image." .. name, "picture", "an image of 2 or 3 dimensions", picture)
+   end
    local x = T.detach(picture)
    if #shape(x) == 2 then x = T.unsqueeze(x, 1) end
    if field(x, "dtype") == "uint8" then return x end
@@ -111,11 +134,17 @@ local function to_bytes(content) return tag(methods.to(content, "uint8")) end
 
 --- Encodes an image as JPEG with a quality from 1 to 100, and returns the bytes as a ByteTensor.
 function M.compressJPG(picture, quality)
-   return to_bytes(T.io.encode_jpeg(bytes_of(picture), quality or 75))
+   quality = quality or 75
+   if math.type(quality) ~= "integer" or quality < 1 or quality > 100 then
+      args.refuse("image.compressJPG", "quality", "an integer from 1 to 100", quality)
+   end
+   return to_bytes(T.io.encode_jpeg(bytes_of("compressJPG", picture), quality))
 end
 
 --- Encodes an image as PNG and returns the bytes as a ByteTensor.
-function M.compressPNG(picture) return to_bytes(T.io.encode_png(bytes_of(picture))) end
+function M.compressPNG(picture)
+   return to_bytes(T.io.encode_png(bytes_of("compressPNG", picture)))
+end
 
 local function netpbm_text(x)
    local size = shape(x)
@@ -139,16 +168,15 @@ encoders.jpeg = encoders.jpg
 
 --- Writes an image as PNG, JPEG, PPM or PGM, according to the file extension.
 function M.save(path, picture, kind)
-   if not types.is_tensor(picture) then
-      tlua.raise("image.save: tensor: expected an image, got " .. type(picture))
-   end
+   if type(path) ~= "string" then args.refuse("image.save", "path", "a string", path) end
+   local bytes = bytes_of("save", picture)
    kind = kind or tostring(path):match "%.(%a+)$"
-   local encode = kind and encoders[kind:lower()]
+   local encode = kind and encoders[tostring(kind):lower()]
    if not encode then
       tlua.raise(("image.save: expected a name that ends with .png, .jpg, .ppm or .pgm, got '%s'")
          :format(tostring(path)))
    end
-   local text = encode(methods.contiguous(bytes_of(picture)))
+   local text = encode(methods.contiguous(bytes))
    local failure = require "tlua.io.replace"(path, function(file)
       return select(2, file:write(text))
    end)
@@ -170,8 +198,9 @@ local function size_from(src, width, height)
    local size = shape(src)
    local h, w = size[#size - 1], size[#size]
    if type(width) == "number" and type(height) == "number" then
-      if width < 1 or height < 1 then
-         tlua.raise(("image.scale: expected positive sizes, got %sx%s"):format(width, height))
+      if not (width >= 1 and height >= 1 and width <= 1 << 24 and height <= 1 << 24) then
+         tlua.raise(("image.scale: expected sizes from 1 to %d, got %sx%s"):format(1 << 24, width,
+            height))
       end
       return math.floor(width), math.floor(height)
    end
@@ -255,6 +284,7 @@ function M.scale(src, width, height, mode)
       width, height = size[#size], size[#size - 1]
    end
    if type(height) == "string" then height, mode = nil, height end
+   if not types.is_tensor(src) then args.refuse("image.scale", "src", "an image", src) end
    local w, h = size_from(src, width, height)
    local line = lines[mode or "bilinear"]
    if not line then
@@ -275,6 +305,7 @@ end
 --- instead of "c" for a corner.
 function M.crop(src, a, b, c, d)
    local size = shape(src)
+   if #size < 2 then args.refuse("image.crop", "src", "an image of 2 or 3 dimensions", src) end
    local H, W = size[#size - 1], size[#size]
    local x1, y1, x2, y2 = a, b, c, d
    if type(a) == "string" then
@@ -283,13 +314,19 @@ function M.crop(src, a, b, c, d)
          tlua.raise(("image.crop: format: expected 'c', 'tl', 'tr', 'bl' or 'br', got '%s'"):format(
             a))
       end
+      if not math.tointeger(w) or not math.tointeger(h) then
+         tlua.raise(("image.crop: expected integers as width and height, got %s and %s"):format(
+            tostring(w), tostring(h)))
+      end
       x1, y1 = a:find "r" and W - w or 0, a:find "b" and H - h or 0
       if a == "c" then x1, y1 = (W - w) // 2, (H - h) // 2 end
       x2, y2 = x1 + w, y1 + h
    else
       x2, y2 = x2 or W, y2 or H
    end
-   for _, at in ipairs {x1, y1, x2, y2} do
+   local ends <const> = {x1, y1, x2, y2}
+   for i = 1, 4 do
+      local at = ends[i]
       if not math.tointeger(at) then
          tlua.raise("image.crop: expected integers as positions, got " .. tostring(at))
       end

@@ -2,6 +2,7 @@
 -- files for display, and draw texts and rectangles.
 
 local tlua = require "tlua"
+local args = require "tlua.args"
 local torch = require "tlua.torch7.torch"
 local types = require "tlua.torch7.types"
 local base = require "tlua.torch7.image_base"
@@ -16,6 +17,12 @@ local function images_of(name, input)
          tlua.raise(("image.%s: input: expected an image or a table of images, got %s"):format(name,
             type(input)))
       end
+      for i = 1, #input do
+         if not types.is_tensor(input[i]) or #shape(input[i]) < 2 or #shape(input[i]) > 3 then
+            args.refuse("image." .. name, ("input[%d]"):format(i), "an image of 2 or 3 dimensions",
+               input[i])
+         end
+      end
       return input, false
    end
    local size = shape(input)
@@ -28,6 +35,12 @@ local function images_of(name, input)
    return list, false
 end
 
+-- Raises an error unless a number is nil or an integer of at least `least`.
+local function check_whole(name, what, value, least)
+   if value == nil or math.tointeger(value) and value >= least then return end
+   args.refuse("image." .. name, what, ("an integer of at least %d"):format(least), value)
+end
+
 local names <const> = "input padding nrow scaleeach min max symmetric saturate"
 
 --- Arranges images in a grid with `nrow` images in each row, and scales their values to the range 0
@@ -36,6 +49,8 @@ local names <const> = "input padding nrow scaleeach min max symmetric saturate"
 function M.toDisplayTensor(...)
    local o = by_name("toDisplayTensor", names, ...)
    local list, single = images_of("toDisplayTensor", o.input)
+   check_whole("toDisplayTensor", "padding", o.padding, 0)
+   check_whole("toDisplayTensor", "nrow", o.nrow, 1)
    local function scaled(x, low, high)
       return M.minmax {tensor = x, min = low, max = high, symm = o.symmetric,
          saturate = o.saturate ~= false}
@@ -76,7 +91,7 @@ local shown <const> = "image zoom min max legend win x y scaleeach gui offscreen
 function M.display(...)
    local first = ...
    local o
-   if select("#", ...) == 1 and not types.is_tensor(first) and first[1] then
+   if select("#", ...) == 1 and type(first) == "table" and first[1] then
       o = {image = first}
    else
       o = by_name("display", shown, ...)
@@ -134,7 +149,12 @@ function M.drawText(src, text, x, y, options)
    local scale = o.size or 1
    local colour, left = o.color or {255, 0, 0}, x
    local cell = {(font.width + 1) * scale, (font.height + 1) * scale}
-   for letter in tostring(text):gmatch "." do
+   for what, value in pairs {x = x or false, y = y or false, size = scale} do
+      if not math.tointeger(value) then
+         args.refuse("image.drawText", what, "an integer", value or nil)
+      end
+   end
+   for _, letter in ipairs(font.letters(tostring(text))) do
       if letter == "\n" or o.wrap ~= false and x > left and x + cell[1] > size[3] then
          x, y = left, y + cell[2]
       end
@@ -152,6 +172,12 @@ end
 --- Draws a rectangle's border: (src, x1, y1, x2, y2 [, {lineWidth, color, inplace}]).
 function M.drawRect(src, x1, y1, x2, y2, options)
    local o = by_name("drawRect", "lineWidth color inplace", options or {})
+   for what, value in pairs {x1 = x1 or false, y1 = y1 or false, x2 = x2 or false,
+      y2 = y2 or false, lineWidth = o.lineWidth or 1} do
+      if not math.tointeger(value) then
+         args.refuse("image.drawRect", what, "an integer", value or nil)
+      end
+   end
    if x2 < x1 or y2 < y1 then
       tlua.raise(("image.drawRect: expected x1 <= x2 and y1 <= y2, got (%s, %s) and (%s, %s)")
          :format(x1, y1, x2, y2))

@@ -2,6 +2,7 @@
 -- pyramids.
 
 local tlua = require "tlua"
+local args = require "tlua.args"
 local torch = require "tlua.torch7.torch"
 local types = require "tlua.torch7.types"
 local base = require "tlua.torch7.image_base"
@@ -15,6 +16,19 @@ local field, methods, shape, tag, by_name = types.field, types.methods, base.sha
 -- Reads the options of a kernel, and fills in the defaults.
 local function kernel_options(name, names, ...)
    local o = by_name(name, names, ...)
+   for key, value in pairs(o) do
+      if key == "tensor" then
+         if not types.is_tensor(value) or #shape(value) == 0 then
+            args.refuse("image." .. name, key, "a tensor", value)
+         end
+      elseif key == "size" or key == "width" or key == "height" then
+         if not math.tointeger(value) or value < 1 then
+            args.refuse("image." .. name, key, "an integer of at least 1", value)
+         end
+      elseif key ~= "normalize" and type(value) ~= "number" then
+         args.refuse("image." .. name, key, "a number", value)
+      end
+   end
    local size = o.size or 3
    o.sigma, o.amplitude = o.sigma or 0.25, o.amplitude or 1
    if o.tensor then
@@ -120,6 +134,10 @@ base.take_result("convolve", 2)
 --- for each pixel, by the mean and deviation of the pixels around it. The kernel gives the weights
 --- of these pixels; it is a 9 x 9 Gaussian by default.
 function M.lcn(src, kernel)
+   if not types.is_tensor(src) then args.refuse("image.lcn", "src", "an image", src) end
+   if kernel ~= nil and not types.is_tensor(kernel) then
+      args.refuse("image.lcn", "kernel", "a tensor (height, width)", kernel)
+   end
    kernel = kernel and kernel:clone() or M.gaussian(9)
    kernel:div(kernel:sum())
    local x = src:clone():add(-src:mean())
@@ -201,6 +219,12 @@ function M.minmax(...)
    if not types.is_tensor(x) then
       tlua.raise("image.minmax: tensor: expected a tensor, got " .. type(x))
    end
+   for _, what in ipairs {"min", "max"} do
+      if o[what] ~= nil and type(o[what]) ~= "number" then
+         args.refuse("image.minmax", what, "a number", o[what])
+      end
+   end
+   if x:nElement() == 0 then args.refuse("image.minmax", "tensor", "at least one element", x) end
    local low, high = o.min or x:min(), o.max or x:max()
    if o.symm and not o.min and not o.max then
       high = math.max(math.abs(low), math.abs(high))

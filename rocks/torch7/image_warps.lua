@@ -163,6 +163,9 @@ local function define_polar(name, radius_of)
       if not types.is_tensor(src) then
          tlua.raise(("image.%s: src: expected an image, got %s"):format(name, type(src)))
       end
+      if into ~= nil and not types.is_tensor(into) then
+         require "tlua.args".refuse("image." .. name, "dst", "a tensor", into)
+      end
       interpolation = check_mode(name, interpolation, "simple")
       mode = mode or "valid"
       if mode ~= "valid" and mode ~= "full" then

@@ -224,6 +224,9 @@ local MapTable = container("MapTable", function(self, module)
    self.module = nil
    if module then self:add(module) end
 end, function(self, input)
+   if type(input) ~= "table" then
+      require "tlua.args".refuse(classes.type(self), "input", "a table", input)
+   end
    self:resize(#input)
    return outputs_of(self, function(i) return input[i] end)
 end, function(self, call, input, gradOutput)
@@ -239,12 +242,14 @@ MapTable.describe = function(self)
 end
 
 function MapTable:add(module)
+   base.check_part(self, "module", module)
    self.module = module
    self.modules = {module}
    return self
 end
 
 function MapTable:resize(n)
+   if not self.module then tlua.raise(classes.type(self) .. ": expected a module, got none") end
    for i = #self.modules + 1, n do
       self.modules[i] = self.module:clone("weight", "bias", "gradWeight", "gradBias",
          "running_mean", "running_var")
@@ -366,7 +371,10 @@ local function decorator(name, fields, forward, back)
    return container(name, fields, forward or through, back or back_through)
 end
 
-local Decorator = decorator("Decorator", function(self, module) self.modules = {module} end)
+local Decorator = decorator("Decorator", function(self, module)
+   base.check_part(self, "module", module)
+   self.modules = {module}
+end)
 Decorator.describe = function(self)
    return ("%s @ %s"):format(classes.type(self), tostring(self.modules[1]))
 end
@@ -444,6 +452,7 @@ local function joined(x, dims)
    return result(tlua.reshape(x, sizes))
 end
 container("Bottle", function(self, module, nInputDim, nOutputDim)
+   base.check_part(self, "module", module)
    self.modules, self.nInputDim = {module}, nInputDim or 2
    self.nOutputDim = nOutputDim or self.nInputDim
 end, function(self, input)
@@ -468,6 +477,9 @@ local function rows(self, x)
    return tlua.reshape(x, {field(x, "shape")[1], -1})
 end
 function WeightNorm:__init(module, outputDim)
+   if not classes.isTypeOf(module, "nn.Module") or not module.weight then
+      require "tlua.args".refuse("nn.WeightNorm", "module", "a module with a weight", module)
+   end
    base.nn.Decorator.__init(self, module)
    self.outputDim = outputDim or 1
    local flat = result(rows(self, module.weight))

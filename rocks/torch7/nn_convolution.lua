@@ -2,6 +2,7 @@
 -- order (width before height). Sizes of tensors are in the opposite order.
 
 local tlua = require "tlua"
+local args = require "tlua.args"
 local torch = require "tlua.torch7.torch"
 local types = require "tlua.torch7.types"
 local base = require "tlua.torch7.Module"
@@ -241,6 +242,11 @@ end
 
 local function connected(name, conv, transposed)
    local class = layer(name, function(self, connTable, kW, kH, dW, dH)
+      if not types.is_tensor(connTable) or connTable:dim() ~= 2 or connTable:size(2) ~= 2 then
+         args.refuse("nn." .. name, "connTable", "a tensor (connections, 2)", connTable)
+      end
+      base.check_integer(name, "kW", kW, 1)
+      base.check_integer(name, "kH", kH, 1)
       self.connTable, self.kW, self.kH, self.dW, self.dH = connTable, kW, kH, dW or 1, dH or 1
       self.nInputPlane = math.tointeger(connTable:select(2, 1):max())
       self.nOutputPlane = math.tointeger(connTable:select(2, 2):max())
@@ -382,8 +388,15 @@ end)
 
 for name, entry in pairs {SpatialMaxUnpooling = {F.max_unpool2d, pictures},
    VolumetricMaxUnpooling = {F.max_unpool3d, volumes}} do
-   layer(name, function(self, poolingModule) self.pooling = poolingModule end, function(self, x)
+   layer(name, function(self, poolingModule)
+      base.check_part(self, "poolingModule", poolingModule)
+      self.pooling = poolingModule
+   end, function(self, x)
       local pool, axes = self.pooling, entry[2]
+      if not pool.inputSize or not pool.indices then
+         tlua.raise(("nn.%s: poolingModule: expected a module with positions of maxima, after its "
+            .. "forward, got %s"):format(name, tostring(pool)))
+      end
       local size, output = pool.inputSize:totable(), {}
       for i = 1, #axes do output[i] = size[#size - #axes + i] end
       return entry[1](x, T.detach(pool.indices), sizes_of(pool, "k", axes),
@@ -395,6 +408,11 @@ end
 local function fractional(name, n, pool)
    local class = layer(name, function(self, ...)
       local list = {...}
+      for i = 1, 2 * n do
+         if type(list[i]) ~= "number" or list[i] ~= list[i] or list[i] <= 0 then
+            args.refuse("nn." .. name, ("argument %d"):format(i), "a number above 0", list[i])
+         end
+      end
       self.pool, self.out = table.move(list, 1, n, 1, {}), table.move(list, n + 1, 2 * n, 1, {})
       self.ratio = self.out[1] < 1
    end, function(self, x)

@@ -52,6 +52,7 @@ end
 
 function Criterion:updateOutput(input, target)
    if not self.compute then return self.output end
+   base.check_input(self, input)
    self.output = methods.item(record(self, input, target).loss)
    return self.output
 end
@@ -301,6 +302,7 @@ local function simplex(n)
    return torch.Tensor(rows)
 end
 local Simplex = criterion("ClassSimplexCriterion", function(self, nClasses)
+   base.check_integer("ClassSimplexCriterion", "nClasses", nClasses, 2)
    self.nClasses, self.sizeAverage = nClasses, true
    self.simplex = simplex(nClasses)
 end, function(self, x, y)
@@ -412,6 +414,9 @@ end
 local ModuleCriterion = classes.class("nn.ModuleCriterion", "nn.Criterion")
 function ModuleCriterion:__init(inputModule, targetModule, one, cast)
    Criterion.__init(self)
+   if inputModule then base.check_part(self, "inputModule", inputModule) end
+   if targetModule then base.check_part(self, "targetModule", targetModule) end
+   base.check_part(self, "criterion", one, true)
    self.inputModule, self.targetModule, self.criterion, self.castTarget = inputModule,
       targetModule, one, cast ~= false
 end
@@ -430,6 +435,7 @@ end
 local Table = classes.class("nn.CriterionTable", "nn.Module")
 function Table:__init(one)
    nn.Module.__init(self)
+   base.check_part(self, "criterion", one, true)
    self.criterion = one
 end
 function Table:updateOutput(input)

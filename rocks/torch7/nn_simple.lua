@@ -2,6 +2,7 @@
 -- and activations.
 
 local tlua = require "tlua"
+local args = require "tlua.args"
 local torch = require "tlua.torch7.torch"
 local types = require "tlua.torch7.types"
 local classes = require "tlua.torch7.classes"
@@ -276,6 +277,11 @@ end
 -- back.
 local Copy = layer("Copy", function(self, intype, outtype)
    self.intype, self.outtype = intype or self._type, outtype or self._type
+   for what, name in pairs {intype = self.intype, outtype = self.outtype} do
+      if type(name) ~= "string" or not types.kind_named(name) then
+         args.refuse("nn.Copy", what, "the name of a tensor type", name)
+      end
+   end
 end, function(self, x)
    local kind = types.kind_named(self.outtype)
    return methods.to(x, types.place(kind))
@@ -401,8 +407,16 @@ end)
 layer("Unsqueeze", "pos numInputDims=nil", function(self, x)
    return T.unsqueeze(x, with_batch(self.pos, self.numInputDims, x))
 end)
-local Transpose = layer("Transpose", function(self, ...) self.permutations = {...} end,
-   function(self, x)
+local Transpose = layer("Transpose", function(self, ...)
+   local list = table.pack(...)
+   for i = 1, list.n do
+      local pair = list[i]
+      if type(pair) ~= "table" or not math.tointeger(pair[1]) or not math.tointeger(pair[2]) then
+         args.refuse("nn.Transpose", ("argument %d"):format(i), "a pair of dimensions", pair)
+      end
+   end
+   self.permutations = {...}
+end, function(self, x)
    for _, pair in ipairs(self.permutations) do
       x = T.transpose(x, with_batch(pair[1], self.numInputDims, x),
          with_batch(pair[2], self.numInputDims, x))
@@ -423,6 +437,10 @@ end)
 layer("Padding", "dim pad nInputDim=nil value=0 index=1", function(self, x)
    local d = with_batch(self.dim, self.nInputDim, x)
    local sizes, n = shape(x), shape(x)[d]
+   if not n then
+      tlua.raise(("nn.Padding: dim: expected a dimension from 1 to %d, got %s"):format(#sizes,
+         tostring(self.dim)))
+   end
    local index = self.index
    if self.pad > 0 then index = n - index + 2 end
    sizes[d] = math.abs(self.pad)
@@ -529,6 +547,7 @@ end)
 layer("GatedLinearUnit", "dim=-1", function(self, x) return F.glu(x, self.dim) end)
 
 local PReLU = layer("PReLU", function(self, nOutputPlane)
+   base.check_integer("PReLU", "nOutputPlane", nOutputPlane or 0, 0)
    self.nOutputPlane = nOutputPlane or 0
    self.weight = torch.Tensor(math.max(self.nOutputPlane, 1)):fill(0.25)
    self.gradWeight = torch.zeros(self.weight:nElement())

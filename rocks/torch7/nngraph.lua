@@ -123,6 +123,7 @@ Node.__unm = function(a) return a end
 local FromCriterion = classes.class("nn.ModuleFromCriterion", "nn.Module")
 function FromCriterion:__init(criterion)
    Module.__init(self)
+   base.check_part(self, "criterion", criterion, true)
    self.criterion = criterion
    self.gradInput = {}
 end

@@ -3,8 +3,10 @@
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
+local args = require "tlua.args"
 local classes = require "tlua.torch7.classes"
 local notice = require "tlua.utils.notice"
+local types = require "tlua.torch7.types"
 
 local M = {}
 classes.root("optim", M)
@@ -17,6 +19,9 @@ local Matrix = classes.class "optim.ConfusionMatrix"
 --- classes [, names]) or (names).
 function Matrix:__init(n, names)
    if type(n) == "table" then n, names = #n, n end
+   if not math.tointeger(n) or n < 1 then
+      args.refuse("optim.ConfusionMatrix", "nclasses", "a number of classes or their names", n)
+   end
    self.nclasses, self.classes = n, names or {}
    self.mat = torch.zeros(n, n):float()
    self.valids, self.unionvalids = torch.zeros(n):float(), torch.zeros(n):float()
@@ -33,30 +38,61 @@ end
 
 -- Converts a class to its number. The class is given as a number or as a tensor with the scores of
 -- all classes.
-local function class_of(value)
+local function class_of(name, what, value)
    if type(value) == "number" then return math.tointeger(value) end
+   if not types.is_tensor(value) or value:nElement() == 0 then
+      args.refuse("optim.ConfusionMatrix:" .. name, what, "a class or the scores of all classes",
+         value)
+   end
    if value:nElement() == 1 then return math.tointeger(value:view(-1)[1]) end
    local _, at = value:view(-1):max(1)
    return at[1]
 end
 
-local function count(self, target, prediction)
+local function check(self, target, prediction)
    if not target or not prediction or target < 1 or target > self.nclasses
       or prediction < 1 or prediction > self.nclasses then
       tlua.raise(("ConfusionMatrix: expected classes from 1 to %d, got %s for %s"):format(
          self.nclasses, tostring(prediction), tostring(target)))
    end
+end
+
+local function count(self, target, prediction)
    local row = self.mat[target]
    row[prediction] = row[prediction] + 1
 end
 
 --- Counts one prediction for a target. Prediction and target may be classes, or the scores of all
 --- classes.
-function Matrix:add(prediction, target) count(self, class_of(target), class_of(prediction)) end
+function Matrix:add(prediction, target)
+   target = class_of("add", "target", target)
+   prediction = class_of("add", "prediction", prediction)
+   check(self, target, prediction)
+   count(self, target, prediction)
+end
 
 --- Counts a batch of predictions, given as classes (n) or as scores (n, classes).
 function Matrix:batchAdd(predictions, targets)
-   for i = 1, predictions:size(1) do self:add(predictions[i], targets[i]) end
+   local function check_batch(what, value)
+      if not types.is_tensor(value) or value:dim() < 1 then
+         args.refuse("optim.ConfusionMatrix:batchAdd", what, "a tensor of classes or of scores",
+            value)
+      end
+   end
+   check_batch("predictions", predictions)
+   check_batch("targets", targets)
+   if predictions:size(1) ~= targets:size(1) then
+      tlua.raise(("optim.ConfusionMatrix:batchAdd: targets: expected %d, as predictions, got %d")
+         :format(predictions:size(1), targets:size(1)))
+   end
+   local pairs_of = {}
+   for i = 1, predictions:size(1) do
+      local target = class_of("batchAdd", "targets", targets[i])
+      local prediction = class_of("batchAdd", "predictions", predictions[i])
+      check(self, target, prediction)
+      pairs_of[i] = {target, prediction}
+   end
+   for _, pair in ipairs(pairs_of) do count(self, pair[1], pair[2]) end
 end
 
 function Matrix:updateValids()
@@ -147,6 +183,9 @@ local function write_line(self, words)
 end
 
 function Logger:setNames(names)
+   if type(names) ~= "table" then
+      args.refuse("optim.Logger:setNames", "names", "a list of names", names)
+   end
    self.names = names
    self.nsymbols = #names
    for i in ipairs(names) do self.symbols[i] = {} end
@@ -156,6 +195,9 @@ end
 
 --- Adds a row of values: a list in the order of the names, or {name = value}.
 function Logger:add(row)
+   if type(row) ~= "table" or next(row) == nil then
+      args.refuse("optim.Logger:add", "row", "a table of values", row)
+   end
    if not self.names then
       local names = {}
       for key in pairs(row) do names[#names + 1] = key end
@@ -165,16 +207,17 @@ function Logger:add(row)
          return names
       end)()) end
    end
-   local words = {}
+   local words, values = {}, {}
    for i, name in ipairs(self.names) do
       local value = row[i]
       if value == nil then value = row[name] end
       if value == nil then
          tlua.raise(("optim.Logger:add: the value of %s is missing"):format(name))
       end
-      table.insert(self.symbols[i], value)
+      values[i] = value
       words[i] = type(value) == "number" and ("%11.4e"):format(value) or tostring(value)
    end
+   for i, value in ipairs(values) do table.insert(self.symbols[i], value) end
    write_line(self, words)
    return self
 end

@@ -1,8 +1,14 @@
 -- paths.lua - Torch7's package paths, for names of files and folders.
 
 local tlua = require "tlua"
+local args = require "tlua.args"
 
 local M = {}
+
+-- Raises an error if an argument of the function `name` is not a string.
+local function check(name, what, value)
+   if type(value) ~= "string" then args.refuse("paths." .. name, what, "a string", value) end
+end
 
 local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
 
@@ -15,6 +21,7 @@ end
 ---@param path string
 ---@return boolean
 function M.dirp(path)
+   check("dirp", "path", path)
    local file = io.open(path, "r")
    if not file then return false end
    local _, _, code = file:read(0)
@@ -25,6 +32,7 @@ end
 
 --- Returns whether a path is a file.
 function M.filep(path)
+   check("filep", "path", path)
    local file = io.open(path, "r")
    if file then file:close() end
    return file ~= nil and not M.dirp(path)
@@ -41,8 +49,10 @@ function M.getenv(name) return os.getenv(name) end
 ---@param ... string
 ---@return string
 function M.concat(...)
-   local path = ""
-   for _, part in ipairs {...} do
+   local path, parts = "", table.pack(...)
+   for i = 1, parts.n do
+      local part = parts[i]
+      check("concat", ("argument %d"):format(i), part)
       if part:sub(1, 1) == "/" or path == "" then
          path = part
       else
@@ -50,7 +60,7 @@ function M.concat(...)
       end
    end
    if path:sub(1, 1) ~= "/" then path = M.cwd() .. (path == "" and "" or "/" .. path) end
-   local parts = {}
+   parts = {}
    for part in path:gmatch "[^/]+" do
       if part == ".." then
          parts[#parts] = nil
@@ -63,6 +73,8 @@ end
 
 --- Returns the last component of a path, without the given `suffix`.
 function M.basename(path, suffix)
+   check("basename", "path", path)
+   if suffix ~= nil then check("basename", "suffix", suffix) end
    local name = path:gsub("/+$", ""):match "[^/]*$"
    if suffix then
       suffix = suffix:gsub("^%.?", ".")
@@ -73,25 +85,31 @@ end
 
 --- Returns a path without its last component.
 function M.dirname(path)
+   check("dirname", "path", path)
    local folder = path:gsub("/+$", ""):match "^(.*)/[^/]*$"
    if folder == nil then return "." end
    return folder == "" and "/" or folder
 end
 
 --- Returns the extension after the last dot; nil if there is none.
-function M.extname(path) return M.basename(path):match "^.+%.([^.]*)$" end
+function M.extname(path)
+   check("extname", "path", path)
+   return M.basename(path):match "^.+%.([^.]*)$"
+end
 
 --- Returns the names in a folder.
 ---@param path string
 ---@return string[]?
 function M.dir(path)
+   check("dir", "path", path)
    if not M.dirp(path) then return nil end
    local names = {}
    for name in output_of("ls -a " .. quote(path)):gmatch "[^\n]+" do names[#names + 1] = name end
    return names
 end
 
-local function chosen(path, keep)
+local function chosen(name, path, keep)
+   check(name, "path", path)
    local list, at = M.dir(path) or {}, 0
    return function()
       repeat at = at + 1 until list[at] == nil or keep(list[at])
@@ -101,33 +119,41 @@ end
 
 --- Iterates over the names in a folder that match a pattern or a function.
 function M.files(path, filter)
-   return chosen(path, function(name)
+   if filter ~= nil and type(filter) ~= "string" and type(filter) ~= "function" then
+      args.refuse("paths.files", "filter", "a pattern or a function", filter)
+   end
+   return chosen("files", path, function(name)
       if filter == nil then return true end
       return type(filter) == "function" and filter(name) or type(filter) == "string"
          and name:find(filter) ~= nil
    end)
 end
 function M.iterfiles(path)
-   return chosen(path, function(name) return M.filep(path .. "/" .. name) end)
+   return chosen("iterfiles", path, function(name) return M.filep(path .. "/" .. name) end)
 end
 function M.iterdirs(path)
-   return chosen(path, function(name)
+   return chosen("iterdirs", path, function(name)
       return name ~= "." and name ~= ".." and M.dirp(path .. "/" .. name)
    end)
 end
 
 --- Makes a folder, and all missing parent folders.
 function M.mkdir(path)
+   check("mkdir", "path", path)
    local made, problem = tlua.io.make_folder(path)
    if not made then return nil, problem end
    return true
 end
 
-function M.rmdir(path) return os.remove(path) end
+function M.rmdir(path)
+   check("rmdir", "path", path)
+   return os.remove(path)
+end
 
 --- Removes a folder with all its contents; the second argument must be "yes".
 function M.rmall(path, answer)
    if answer ~= "yes" then tlua.raise "paths.rmall: expected 'yes' as the second argument" end
+   check("rmall", "path", path)
    return os.execute("rm -rf -- " .. quote(path)) == true
 end
 
@@ -152,7 +178,10 @@ end
 ---@param ... string  names; the first one that is found is used
 ---@return string? path
 function M.findprogram(...)
-   for _, name in ipairs {...} do
+   local names = table.pack(...)
+   for i = 1, names.n do
+      local name = names[i]
+      check("findprogram", ("argument %d"):format(i), name)
       if name:find "/" then return M.filep(name) and name or nil end
       for folder in (os.getenv "PATH" or ""):gmatch "[^:]+" do
          local path = folder .. "/" .. name

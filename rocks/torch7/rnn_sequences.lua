@@ -330,6 +330,8 @@ local Lookup = base.layer("LookupTableMaskZero", nil, function(_, x, weight)
    return T.nn.functional.embedding(T.add(methods.to(x, "int64"), 1), weight, 1)
 end, "nn.LookupTable")
 function Lookup:__init(nIndex, nOutput)
+   base.check_integer("LookupTableMaskZero", "nIndex", nIndex, 1)
+   base.check_integer("LookupTableMaskZero", "nOutput", nOutput, 1)
    nn.LookupTable.__init(self, nIndex + 1, nOutput)
    self.weight[1]:zero()
 end
@@ -341,6 +343,7 @@ end
 local MaskCriterion = classes.class("nn.MaskZeroCriterion", "nn.Criterion")
 function MaskCriterion:__init(criterion, nInputDim)
    nn.Criterion.__init(self)
+   base.check_part(self, "criterion", criterion, true)
    self.criterion = criterion
    if math.type(nInputDim) then self.nInputDim = nInputDim else self.v1 = nInputDim or false end
 end
@@ -606,6 +609,8 @@ local function define(name, n_gates, n_states, step)
    end
 
    function class:__init(inputSize, outputSize)
+      base.check_integer(name, "inputSize", inputSize, 1)
+      base.check_integer(name, "outputSize", outputSize, 1)
       Module.__init(self)
       self.inputSize, self.outputSize = inputSize, outputSize
       base.parameters(self, {inputSize + outputSize, n_gates * outputSize}, {n_gates * outputSize})

@@ -430,8 +430,14 @@ local function beside(class, ...)
    return made
 end
 
+local function check_sizes(name, inputSize, outputSize)
+   base.check_integer(name, "inputSize", inputSize, 1)
+   base.check_integer(name, "outputSize", outputSize, 1)
+end
+
 local LSTM = base.layer("LSTM", nil, nil, "nn.AbstractRecurrent")
 function LSTM:__init(inputSize, outputSize, rho)
+   check_sizes("LSTM", inputSize, outputSize)
    Abstract.__init(self, rho or 9999)
    self.inputSize, self.outputSize, self.cells = inputSize, outputSize, {}
    set_step_module(self, self:buildModel())
@@ -526,6 +532,7 @@ end)
 
 local GRU = base.layer("GRU", nil, nil, "nn.AbstractRecurrent")
 function GRU:__init(inputSize, outputSize, rho)
+   check_sizes("GRU", inputSize, outputSize)
    Abstract.__init(self, rho or 9999)
    self.inputSize, self.outputSize = inputSize, outputSize
    set_step_module(self, self:buildModel())

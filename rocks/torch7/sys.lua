@@ -1,6 +1,7 @@
 -- sys.lua - Torch7's package sys: time, commands, and colours for the terminal.
 
 local tlua = require "tlua"
+local args = require "tlua.args"
 local paths = require "tlua.torch7.paths"
 
 local M = {}
@@ -17,6 +18,9 @@ end
 
 --- Runs a command, and returns its output without the final line break.
 function M.execute(command)
+   if type(command) ~= "string" then
+      args.refuse("sys.execute", "command", "a string", command)
+   end
    local handle <close> = assert(io.popen(command .. " 2>&1"))
    return (handle:read "a":gsub("\n$", ""))
 end
@@ -24,12 +28,20 @@ M.fexecute = M.execute
 
 --- Waits for the given time. tlua's sleep lasts at most a second, so it is called repeatedly.
 function M.sleep(seconds)
+   if type(seconds) ~= "number" or seconds ~= seconds then
+      args.refuse("sys.sleep", "seconds", "a number", seconds)
+   end
    while seconds > 0 do
       tlua.distributed._sleep(math.min(seconds, 1))
       seconds = seconds - 1
    end
 end
-function M.usleep(microseconds) M.sleep(microseconds / 1e6) end
+function M.usleep(microseconds)
+   if type(microseconds) ~= "number" or microseconds ~= microseconds then
+      args.refuse("sys.usleep", "microseconds", "a number", microseconds)
+   end
+   M.sleep(microseconds / 1e6)
+end
 
 for name, options in pairs {ls = "", ll = "-l ", la = "-a ", lla = "-la "} do
    M[name] = function(path)
@@ -52,12 +64,14 @@ function M.uname() return paths.uname():lower() end
 M.OS = M.uname()
 M.dirname, M.basename, M.concat, M.dirp, M.filep = paths.dirname, paths.basename, paths.concat,
    paths.dirp, paths.filep
---- Returns the parts of a string that are separated by matches of a pattern. An empty first part is
---- left out.
+--- Returns the parts of a string that are separated by matches of a pattern. An empty first or last
+--- part is left out.
 ---@param text string
 ---@param pattern string
 ---@return string[]
 function M.split(text, pattern)
+   if type(text) ~= "string" then args.refuse("sys.split", "text", "a string", text) end
+   if type(pattern) ~= "string" then args.refuse("sys.split", "pattern", "a string", pattern) end
    local parts, from = {}, 1
    while true do
       local first, last = text:find(pattern, from)

@@ -141,8 +141,9 @@ function Vec:insert(...)
    local at, value = n + 1, (...)
    if select("#", ...) > 1 then at, value = ... end
    local i, list = position(self, at, "insert", n + 1)
+   value = convert("Vec", value)
    for k = n, i, -1 do list[k + 1] = list[k] end
-   list[i], list.n = convert("Vec", value), n + 1
+   list[i], list.n = value, n + 1
 end
 
 --- Removes the element at a position, by default the last.
@@ -194,9 +195,26 @@ local function change(self, fn)
    self.mutex:unlock()
    return value
 end
-function Counter:inc(n) return change(self, function(value) return value + (n or 1) end) end
-function Counter:dec(n) return change(self, function(value) return value - (n or 1) end) end
-function Counter:set(value) change(self, function() return value end) end
+-- Returns a number of a method's caller. It is checked before the mutex is locked, because an error
+-- would leave the mutex locked.
+local function checked(name, value)
+   if not math.tointeger(value) then
+      require "tlua.args".refuse("tds.AtomicCounter:" .. name, "value", "an integer", value)
+   end
+   return math.tointeger(value)
+end
+function Counter:inc(n)
+   n = checked("inc", n or 1)
+   return change(self, function(value) return value + n end)
+end
+function Counter:dec(n)
+   n = checked("dec", n or 1)
+   return change(self, function(value) return value - n end)
+end
+function Counter:set(value)
+   value = checked("set", value)
+   change(self, function() return value end)
+end
 function Counter:get() return self.count[1] end
 function Counter:free() self.mutex:free() end
 Counter.__tostring__ = function(self) return ("tds.AtomicCounter{%d}"):format(self:get()) end

@@ -1,6 +1,7 @@
 -- xlua.lua - Torch7's package xlua: a progress bar, printing, and named arguments.
 
 local tlua = require "tlua"
+local args = require "tlua.args"
 local classes = require "tlua.torch7.classes"
 local trepl = require "tlua.torch7.trepl"
 
@@ -12,10 +13,13 @@ local began, last
 ---@param at integer
 ---@param total integer
 function M.progress(at, total)
+   if not math.tointeger(at) then args.refuse("xlua.progress", "at", "an integer", at) end
+   if not math.tointeger(total) then args.refuse("xlua.progress", "total", "an integer", total) end
+   at, total = math.tointeger(at), math.tointeger(total)
    local now = tlua.io.clock()
    if at == 1 or not began then began, last = now, now end
    local width = 40
-   local done = math.floor(width * at / total)
+   local done = total > 0 and math.max(0, math.min(width, width * at // total)) or width
    io.write(("\r [%s%s] %d/%d  %.3fs"):format(("="):rep(done), ("."):rep(width - done), at, total,
       now - last))
    last = now
@@ -36,6 +40,7 @@ function M.tostring(value) return trepl.tostring(value) end
 
 --- Calls a function n times, and prints the seconds per call.
 function M.profile(title, n, fn)
+   if type(n) ~= "number" then args.refuse("xlua.profile", "n", "a number", n) end
    local start = tlua.io.clock()
    for _ = 1, n do fn() end
    print(("%s: %g s"):format(title, (tlua.io.clock() - start) / n))
@@ -67,7 +72,7 @@ function M.unpack(given, name, help, ...)
    return values, table.unpack(list, 1, #entries)
 end
 
---- Raises an error that shows a function's usage: (name, help, example, {arg, type, help}, ...).
+--- Returns a text that shows a function's usage: (name, help, example, {arg, type, help}, ...).
 function M.usage(name, help, example, ...)
    local lines = {name .. ": " .. (help or "")}
    for _, entry in ipairs {...} do

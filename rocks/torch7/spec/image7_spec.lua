@@ -246,9 +246,73 @@ describe("Torch7's image", function()
       os.remove(path)
    end)
 
+   it("reads and checks Netpbm files", function()
+      local path = os.tmpname() .. ".pgm"
+      local function load(text, ...)
+         local file <close> = io.open(path, "wb")
+         file:write(text)
+         file:close()
+         return image.load(path, ...)
+      end
+      -- numbers above 255 have two bytes, the higher byte first
+      local x = load "P5\n2 1\n65535\n\255\255\64\0"
+      near(1, x[1][1][1])
+      near(0x4000 / 65535, x[1][1][2])
+      assert.same({{{255, 64}}}, load("P5\n2 1\n65535\n\255\255\64\0", 1, "byte"):totable())
+      for text, message in pairs {
+         ["P5\n2 1\n65535\n\255\255\64"] = "image.load: the file is too short",
+         ["P5\n0 1\n255\n"] = "image.load: expected sizes of at least 1 and a maximum from 1 to 65535, got 0 x 1",
+         ["P2\n1 1\n0\n3"] = "got 1 x 1 and 0",
+      } do
+         local good, problem = pcall(load, text)
+         assert.is_false(good)
+         assert.matches(message, problem, 1, true)
+      end
+      os.remove(path)
+   end)
+
+   it("refuses wrong arguments, and names them", function()
+      for message, fn in pairs {
+         ["image.load: path: expected a string, got nil"] = function() image.load() end,
+         ["image.decompress: bytes: expected a ByteTensor"] = function() image.decompress "abc" end,
+         ["image.compressJPG: quality: expected an integer from 1 to 100, got a float64 tensor of shape (3, 3)"] =
+            function() image.compressJPG(square, square) end,
+         ["image.compressPNG: picture: expected an image of 2 or 3 dimensions, got nil"] =
+            function() image.compressPNG() end,
+         ["image.crop: src: expected an image"] = function() image.crop(torch.ones(3), 0, 0) end,
+         ["image.crop: expected integers as positions, got nil"] = function() image.crop(square) end,
+         ["image.crop: expected integers as width and height, got nil and nil"] =
+            function() image.crop(square, "c") end,
+         ["image.scale: src: expected an image, got nil"] = function() image.scale() end,
+         ["image.scale: expected sizes from 1 to 16777216, got 1e+300x1e+300"] =
+            function() image.scale(square, 1e300, 1e300) end,
+         ["image.toDisplayTensor: input[2]: expected an image of 2 or 3 dimensions, got nil"] =
+            function() image.toDisplayTensor {input = {square, nil, square}} end,
+         ["image.toDisplayTensor: padding: expected an integer of at least 0, got -1"] =
+            function() image.toDisplayTensor {input = {square, square}, padding = -1} end,
+         ["image.gaussian: size: expected an integer of at least 1, got \"a\""] = function() image.gaussian "a" end,
+         ["image.lcn: src: expected an image, got nil"] = function() image.lcn() end,
+         ["image.minmax: min: expected a number, got \"a\""] =
+            function() image.minmax {tensor = square, min = "a"} end,
+         ["image.polar: dst: expected a tensor, got \"a\""] = function() image.polar("a", square) end,
+         ["image.drawRect: x1: expected an integer, got nil"] = function()
+            image.drawRect(torch.zeros(3, 4, 4), nil, 1, 1, 1)
+         end,
+         ["image.drawText: y: expected an integer, got nil"] = function()
+            image.drawText(torch.zeros(3, 4, 4), "a", 1)
+         end,
+      } do
+         assert.raises(message, fn)
+      end
+      -- a letter that the font does not have takes the place of one letter
+      local once = image.drawText(torch.zeros(3, 12, 40), "é", 0, 0)
+      assert.same(image.drawText(torch.zeros(3, 12, 40), "?", 0, 0):totable(), once:totable())
+   end)
+
    it("refuses what it cannot save", function()
       assert.raises("expected a name that ends with .png, .jpg, .ppm or .pgm",
          function() image.save("x.bmp", square) end)
-      assert.raises("tensor: expected an image, got string", function() image.save("x.png", "y") end)
+      assert.raises("image.save: picture: expected an image of 2 or 3 dimensions, got \"y\"",
+         function() image.save("x.png", "y") end)
    end)
 end)

@@ -242,6 +242,15 @@ describe("Torch7's optim", function()
          .. " [       1       2]]  66.667% \t[class: dog]\n + average row correct: 83.333333333333% \n"
          .. " + average rowUcol correct (VOC measure): 58.333333333333% \n + global correct: 75%", tostring(matrix))
       assert.raises("expected classes from 1 to 2", function() matrix:add(3, 1) end)
+      assert.raises("ConfusionMatrix:add: prediction: expected a class or the scores",
+         function() matrix:add(nil, 1) end)
+      -- a batch with a wrong class changes nothing
+      assert.raises("expected classes from 1 to 2, got 2 for 7",
+         function() matrix:batchAdd(torch.Tensor {1, 2}, torch.Tensor {1, 7}) end)
+      assert.raises("batchAdd: targets: expected 2, as predictions, got 1",
+         function() matrix:batchAdd(torch.Tensor {1, 2}, torch.Tensor {1}) end)
+      assert.equal(4, matrix.mat:sum())
+      assert.raises("ConfusionMatrix: nclasses: expected a number of classes", function() optim.ConfusionMatrix(-1) end)
       assert.matches("  nan%% \t%[class: dog%]", tostring(optim.ConfusionMatrix {"cat", "dog"}))
    end)
 
@@ -251,6 +260,9 @@ describe("Torch7's optim", function()
       logger:setNames {"loss", "error"}
       logger:add {1.5, 0.25}
       logger:add {loss = 1, error = 0}
+      assert.raises("optim.Logger:add: the value of error is missing", function() logger:add {loss = 1} end)
+      assert.equal(2, #logger.symbols[1]) -- a row with a missing value is not added in part
+      assert.raises('Logger:add: row: expected a table of values, got "x"', function() logger:add "x" end)
       logger:style {"+-", "-"}
       assert.same({"+-", "-"}, logger.styles)
       assert.equal("loss\terror\t\n 1.5000e+00\t 2.5000e-01\t\n 1.0000e+00\t 0.0000e+00\t\n", shell.read(path))
@@ -354,6 +366,25 @@ describe("Torch7's paths and xlua", function()
          assert.is_true(paths.rmall(folder .. "/a", "yes"))
          assert.is_false(paths.dirp(folder .. "/a"))
       end)
+   end)
+
+   it("refuse arguments that are not strings or numbers", function()
+      for _, name in ipairs {"basename", "dirname", "extname", "dirp", "filep", "dir", "files", "iterfiles", "iterdirs",
+         "mkdir", "rmdir"} do
+         assert.raises("paths." .. name .. ": path: expected a string, got nil", function() paths[name]() end)
+      end
+      assert.raises("paths.concat: argument 2: expected a string, got nil", function() paths.concat("a", nil, "b") end)
+      assert.raises("paths.findprogram: argument 1: expected a string, got 5", function() paths.findprogram(5) end)
+      assert.raises("paths.files: filter: expected a pattern or a function, got 5", function() paths.files(".", 5) end)
+      local sys = require "tlua.torch7.sys"
+      assert.raises("sys.execute: command: expected a string, got nil", function() sys.execute() end)
+      assert.raises("sys.sleep: seconds: expected a number, got nil", function() sys.sleep() end)
+      assert.raises("sys.usleep: microseconds: expected a number, got nil", function() sys.usleep() end)
+      assert.raises("sys.split: text: expected a string, got 5", function() sys.split(5, ",") end)
+      assert.same({"a", "", "b"}, sys.split(",a,,b,", ","))
+      assert.raises("xlua.progress: at: expected an integer, got nil", function() xlua.progress(nil, 2) end)
+      assert.raises("class.istype: name: expected a string, got nil",
+         function() require "tlua.torch7.class".istype(setmetatable({}, {})) end)
    end)
 
    it("take arguments by name", function()

@@ -49,6 +49,16 @@ describe("Torch7's threads", function()
          counter:free()]])
    end)
 
+   it("leave an AtomicCounter and a Vec unchanged if an argument is wrong", function()
+      local counter, vec = tds.AtomicCounter(), tds.Vec(1, 2, 3)
+      assert.raises('tds.AtomicCounter:inc: value: expected an integer, got "a"', function() counter:inc "a" end)
+      assert.raises("tds.AtomicCounter:set: value: expected an integer, got nil", function() counter:set() end)
+      assert.equal(1, counter:inc()) -- the mutex is not locked
+      counter:free()
+      assert.is_false((pcall(vec.insert, vec, 1, print)))
+      assert.equal("1,2,3", vec:concat ",")
+   end)
+
    it("get copies of tensors and models, and return results", function()
       assert.equal("0\ttrue\ttorch.FloatTensor\tnn.Tanh\n", run [[
          local threads = require "threads"
