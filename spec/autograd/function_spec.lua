@@ -142,10 +142,10 @@ describe("a Function", function()
       assert.close({2, 2}, x.grad)
    end)
 
-   it("may return nil for a gradient, and omit the last ones", function()
+   it("may return nil for a gradient", function()
       local F = torch.class("F", torch.autograd.Function)
       function F.forward(_, a, b) return a + b end
-      function F.backward(_, grad) return grad end
+      function F.backward(_, grad) return grad, nil end
       local a, b = leaf {1}, leaf {2}
       F:apply(a, b):sum():backward()
       assert.close({1}, a.grad)
@@ -395,6 +395,43 @@ describe("a Function's mistakes", function()
       assert.raises("record: inputs: ", function() record("f", {n = -1}, none, {}, none, print) end)
       assert.raises("record: outputs: ", function() record("f", none, {n = -1}, {}, none, print) end)
       assert.raises("got nil", function() record("f", {}, none, {}, none, print) end)
+   end)
+
+   it("raise an error if backward returns too few gradients", function()
+      local x = leaf {2}
+      local function product(backward)
+         local F = torch.class("F", torch.autograd.Function)
+         function F.forward(_, a, b) return a * b end
+         F.backward = backward
+         return F
+      end
+      for i, backward in ipairs {function() end, function(_, grad) return grad end} do
+         local y = product(backward):apply(x, x)
+         assert.raises(("F: backward: expected a gradient or nil for each of the 2 arguments of forward, got %d values")
+            :format(i - 1), function() y:backward() end)
+      end
+      -- nil stands for no gradient, and an argument that needs none may be left out
+      product(function(_, grad) return grad * 5, nil end):apply(x, x):backward()
+      product(function(_, grad) return grad * 2 end):apply(x, 7):backward()
+      assert.close({7}, x.grad)
+   end)
+
+   it("count needs_input_grad from 1", function()
+      local F = torch.class("F", torch.autograd.Function)
+      function F.forward(_, x) return x * 2 end
+      local failed, message
+      function F.backward(ctx, grad)
+         failed, message = pcall(function() return ctx.needs_input_grad[0] end)
+         return grad
+      end
+      F:apply(leaf {2}):backward()
+      assert.is_false(failed)
+      assert.matches("function_spec.lua:%d+: needs_input_grad: expected a position, counted from 1, got 0", message)
+      function F.backward(ctx, grad)
+         for i, needed in ipairs(ctx.needs_input_grad) do assert(i == 1 and needed) end
+         return grad
+      end
+      F:apply(leaf {2}):backward()
    end)
 
    it("raise an error if backward is missing", function()

@@ -28,7 +28,7 @@ function Rounded.forward(ctx, x, scale, zero_point, low, high)
    return ((q:clamp(low, high) - zero_point) * scale):to(x.dtype)
 end
 
-function Rounded.backward(ctx, grad) return grad * ctx:saved_tensors() end
+function Rounded.backward(ctx, grad) return grad * ctx:saved_tensors(), nil, nil end
 
 -- Rounds as the class Rounded does, and also differentiates with respect to the scale and the zero
 -- point. `over` lists the dimensions along which the scale and the zero point are constant; their

@@ -20,7 +20,8 @@
 --
 -- forward may take and return anything, and runs without recording; gradients flow through the
 -- tensors among its arguments and results. backward gets a gradient for each result, and returns a
--- gradient or nil for each argument; backward itself is recorded if create_graph is set.
+-- gradient or nil for each argument, where the last ones may be omitted if they need no gradient;
+-- backward itself is recorded if create_graph is set.
 --
 -- If the class has `setup_context(ctx, inputs, output)`, forward gets no ctx; inputs is the list of
 -- forward's arguments, and output is forward's result, or a list of several results. torch.func.jvp
@@ -61,8 +62,17 @@ local Function = class("autograd.Function")
 ---@class autograd.Context
 local Context = class("autograd.Context")
 
+-- Refuses position 0 of needs_input_grad: nil would mean that no gradient is needed.
+local from_one = {
+   __index = function(_, key)
+      if math.type(key) == "integer" and key > 0 then return nil end
+      torch.raise(("needs_input_grad: expected a position, counted from 1, got %s"):format(
+         args.describe(key)))
+   end,
+}
+
 function Context:__init(inputs)
-   self.needs_input_grad = {}
+   self.needs_input_grad = setmetatable({}, from_one)
    for i = 1, inputs.n do
       self.needs_input_grad[i] = torch.is_tensor(inputs[i]) and inputs[i].requires_grad
    end
@@ -206,6 +216,18 @@ local function pushed(cls, ctx, saved, ...)
    return table.unpack(zeros, 1, zeros.n)
 end
 
+-- Raises an error if backward has returned fewer values than forward has arguments, and a missing
+-- value would be the gradient of an argument that requires one.
+local function check_gradients(cls, ctx, grads)
+   local needs = ctx.needs_input_grad
+   for i = grads.n + 1, #needs do
+      if needs[i] then
+         torch.raise(("%s: backward: expected a gradient or nil for each of the %d arguments of "
+            .. "forward, got %d values"):format(cls.__name, #needs, grads.n))
+      end
+   end
+end
+
 -- Returns the function that the call's node in the graph runs in a backward pass. The function
 -- takes the saved tensors and the gradients of the results, and returns the gradients of the
 -- arguments.
@@ -229,6 +251,7 @@ local function backward_of(cls, ctx, of_inputs, of_results, of_saved)
          grads = table.pack(cls.backward(ctx, ...))
       end
       ctx.saved = {n = saved.n}
+      check_gradients(cls, ctx, grads)
       if of_inputs then grads = shells.open(grads, cls.__name .. ": backward", of_inputs) end
       return table.unpack(grads, 1, grads.n)
    end

@@ -42,7 +42,7 @@ function Early.backward(ctx, grad)
       local _ <close> = torch.enable_grad()
       Late:apply(weight, bias, x:detach(), grad:detach()):backward()
    end
-   return nil, ctx.needs_input_grad[2] and grad:matmul(weight) or nil
+   return nil, ctx.needs_input_grad[2] and grad:matmul(weight) or nil, nil, nil
 end
 
 --- While store.on is set, makes all linear layers of a module append functions that compute their
