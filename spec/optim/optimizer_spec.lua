@@ -541,6 +541,18 @@ describe("options that choose how PyTorch computes a step", function()
    end)
 end)
 
+it("a step refuses a learning rate that was set to nil", function()
+   for _, name in ipairs {"SGD", "Adam", "RMSprop"} do
+      local w = torch.ones(2, {requires_grad = true})
+      local optimizer = optim[name]({w}, {lr = 0.5})
+      w:sum():backward()
+      optimizer.param_groups[1].lr = nil
+      assert.raises(("optim.%s.step: lr: expected a number or a tensor, got nil"):format(name),
+         function() optimizer:step() end)
+      assert.close({1, 1}, w:detach(), 0)
+   end
+end)
+
 describe("optim.LBFGS", function()
    it("finds the minimum of Rosenbrock's function", function()
       local x = torch.tensor({-1.2, 1.0}, {dtype = "float64"}):requires_grad_()

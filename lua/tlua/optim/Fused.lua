@@ -186,7 +186,12 @@ local function call(self, lists, group, rule, states, options, masters)
    if lists.n == 0 then return end
    trim(self, lists, states)
    local lr
-   if type(options[1]) ~= "number" then lr, options[1] = options[1], 0 end
+   if type(options[1]) ~= "number" then
+      if options[1] == nil then
+         args.refuse(torch.type(self) .. ".step", "lr", "a number or a tensor", nil)
+      end
+      lr, options[1] = options[1], 0
+   end
    local extra = none
    -- the classes do not have these fields, so looking them up in the classes would take time
    local grad_scale, found_inf = rawget(self, "grad_scale"), rawget(self, "found_inf")
