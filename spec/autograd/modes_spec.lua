@@ -160,3 +160,23 @@ describe("inference_mode", function()
       assert.close({4, 8}, w.grad)
    end)
 end)
+
+describe("a scope", function()
+   it("refuses nil for its function, which may be a misspelt name", function()
+      local keep <const> = function(t) return t end
+      local calls = {
+         no_grad = function() torch.no_grad(nil) end, enable_grad = function() torch.enable_grad(nil) end,
+         inference_mode = function() torch.inference_mode(nil) end,
+         set_grad_enabled = function() torch.set_grad_enabled(false, nil) end,
+         autocast = function() torch.autocast("cpu", nil) end,
+         default_device = function() torch.default_device("meta", nil) end,
+         saved_tensors_hooks = function() torch.autograd.graph.saved_tensors_hooks(keep, keep, nil) end,
+      }
+      for name, call in pairs(calls) do
+         assert.raises(name .. ": expected a function or nothing, got nil", call)
+      end
+      assert.is_true(torch.is_grad_enabled())
+      assert.is_false(torch.is_inference_mode_enabled())
+      assert.equal("cpu", torch.ones(1).device.type)
+   end)
+end)

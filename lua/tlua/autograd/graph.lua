@@ -101,8 +101,8 @@ end
 ---@param fn? function
 ---@param ... any  fn's arguments
 ---@return any ...  fn's results, or the scope
-function M.saved_tensors_hooks(pack, unpack, fn, ...)
-   return torch.autograd._saved_tensors_hooks(pack, unpack, fn, ...)
+function M.saved_tensors_hooks(pack, unpack, ...)
+   return torch.autograd._saved_tensors_hooks(pack, unpack, ...)
 end
 
 --- Forbids saved_tensors_hooks in a scope, for functions that do not work with such hooks. Opening
@@ -111,8 +111,8 @@ end
 ---@param fn? function
 ---@param ... any  fn's arguments
 ---@return any ...  fn's results, or a scope to be closed
-function M.disable_saved_tensors_hooks(error_message, fn, ...)
-   return torch.autograd._disable_saved_tensors_hooks(error_message, fn, ...)
+function M.disable_saved_tensors_hooks(error_message, ...)
+   return torch.autograd._disable_saved_tensors_hooks(error_message, ...)
 end
 
 local on_cpu = args.signature "save_on_cpu(pin_memory: boolean = false)"
@@ -123,8 +123,8 @@ local on_cpu = args.signature "save_on_cpu(pin_memory: boolean = false)"
 ---@param fn? function
 ---@param ... any  fn's arguments
 ---@return any ...  fn's results, or a scope to be closed
-function M.save_on_cpu(pin_memory, fn, ...)
-   if type(pin_memory) == "function" then return M.save_on_cpu(false, pin_memory, fn, ...) end
+function M.save_on_cpu(pin_memory, ...)
+   if type(pin_memory) == "function" then return M.save_on_cpu(false, pin_memory, ...) end
    local pin = on_cpu(pin_memory).pin_memory
    local function pack(t)
       if t.is_cpu then return t end
@@ -135,7 +135,7 @@ function M.save_on_cpu(pin_memory, fn, ...)
       if torch.is_tensor(packed) then return packed end
       return packed.copy:to(packed.device)
    end
-   return torch.autograd._saved_tensors_hooks(pack, unpack, fn, ...)
+   return torch.autograd._saved_tensors_hooks(pack, unpack, ...)
 end
 
 -- Gradient edges ------------------------------------------------------------------------------

@@ -110,11 +110,11 @@ void tli_push_mode_scope(lua_State *L, int n, const tli_Change *changes) {
 }
 
 int tli_mode_scope(lua_State *L, const char *name, int n, const tli_Change *changes) {
-  bool call = !lua_isnoneornil(L, 1);
+  bool call = lua_gettop(L) > 0;
+  /* nil is refused, since it usually comes from a misspelt name of a function */
   if (call && !callable(L, 1))
     return tli_error(L, "%s: expected a function or nothing, got %s", name,
                      tli_describe(L, tli_state(L), 1));
-  if (!call) lua_settop(L, 0);
   tli_push_mode_scope(L, n, changes);
   if (!call) return 1;
   lua_insert(L, 1);
