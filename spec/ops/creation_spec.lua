@@ -253,6 +253,12 @@ describe("resize_", function()
    end)
 
    it("refuses tensors that require a gradient", function()
+      for _, wrong in ipairs {"false", 0, {}} do
+         assert.raises("ones: requires_grad: expected true or false, got ",
+            function() torch.ones(2, {requires_grad = wrong}) end)
+         assert.raises("randn_like: requires_grad: expected true or false, got ",
+            function() torch.randn_like(torch.ones(2), {requires_grad = wrong}) end)
+      end
       assert.raises("resize_", "gradient", function() torch.zeros(2, {requires_grad = true}):resize_(3) end)
    end)
 end)

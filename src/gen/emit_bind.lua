@@ -220,13 +220,15 @@ function emit_results.tensor(op, line)
    end
    local call = call_c(op, call_args(op))
    count_nodes(op, line)
+   if op.creation then
+      line("  bool requires_grad = tli_arg_bool(&a, %d, false);", #op.params)
+   end
    line("  tl_Tensor *result = a.failed ? NULL : %s;", call)
    line("  if (result == NULL && tli_args_retry(&a)) result = %s;", call)
    if op.casts_result then line("  result = tli_autocast_result(&a, result);") end
    entitle(op, line, "result")
    if op.creation then
-      line("  if (result && tli_arg_bool(&a, %d, false) && !tli_set_requires_grad(result, true)) {",
-           #op.params)
+      line("  if (result && requires_grad && !tli_set_requires_grad(result, true)) {")
       line("    tli_release(result);")
       line("    result = NULL;")
       line("  }")
