@@ -47,6 +47,8 @@ it("a dataset that is a plain table must be a list", function()
    assert.raises("data.DataLoader: dataset: expected a dataset", function() data.DataLoader(rows) end)
    assert.raises("data.Subset: dataset: expected a dataset", function() data.Subset(rows, {1}) end)
    assert.raises("expected a dataset", function() data.ConcatDataset {rows} end)
+   assert.raises("data.ConcatDataset: dataset 2: expected a dataset, got nil",
+      function() data.ConcatDataset {{1}, nil, {2}} end)
    assert.raises("expected a dataset", function() data.random_split(rows, {1}) end)
 end)
 

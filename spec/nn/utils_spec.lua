@@ -122,6 +122,8 @@ it("wrong arguments are named", function()
          = function() parametrize.cached(1) end,
       ["utils.checkpoint_sequential: modules: expected a Sequential or a list of modules, got 2"]
          = function() torch.utils.checkpoint.checkpoint_sequential(2, 1, torch.ones(1)) end,
+      ["utils.checkpoint_sequential: modules: expected a Sequential or a list of modules, got an instance of nn.Linear"]
+         = function() torch.utils.checkpoint.checkpoint_sequential(torch.nn.Linear(1, 1), 1, torch.ones(1)) end,
       ["utils.checkpoint_sequential: modules[2]: expected a module or a function, got 5"]
          = function() torch.utils.checkpoint.checkpoint_sequential({print, 5}, 1, 1) end,
       ["nn.utils.clip_grad_norm_: parameters[1]: expected a tensor, got 1"]

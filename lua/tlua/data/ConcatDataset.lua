@@ -26,7 +26,8 @@ function ConcatDataset:__init(datasets)
    end
    self.datasets, self.ends = datasets, {}
    local total = 0
-   for i, dataset in ipairs(datasets) do
+   for i = 1, #datasets do
+      local dataset = datasets[i]
       if not items.is_dataset(dataset) then
          args.refuse("data.ConcatDataset", "dataset " .. i, "a dataset", dataset)
       end

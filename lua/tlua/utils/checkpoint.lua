@@ -160,7 +160,9 @@ function M.checkpoint_sequential(modules, segments, input)
    if math.type(segments) ~= "integer" or segments < 1 then
       args.refuse("utils.checkpoint_sequential", "segments", "an integer of at least 1", segments)
    end
-   if type(modules) ~= "table" then
+   local is_module = class.isinstance(modules, torch.nn.Module)
+   if type(modules) ~= "table" or is_module
+         and not class.isinstance(modules, {torch.nn.Sequential, torch.nn.ModuleList}) then
       args.refuse("utils.checkpoint_sequential", "modules", "a Sequential or a list of modules",
          modules)
    end

@@ -149,6 +149,8 @@ it("transforms pass labels through, and Compose names one that returns nothing",
    assert.equal(7, label)
    assert.raises("transforms[1]: expected a transform, got the class vision.transforms.v2.ToTensor; call it",
       function() v2.Compose {v2.ToTensor} end)
+   assert.raises("transforms[2]: expected a transform, got nil",
+      function() v2.Compose {v2.Resize(4), nil, v2.CenterCrop(2)} end)
    assert.raises("vision.transforms.v2.Compose: transforms[2] returned nothing",
       function() v2.Compose {v2.Resize(8), function() end}(torch.zeros(3, 10, 12)) end)
 end)

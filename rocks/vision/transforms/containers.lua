@@ -16,7 +16,8 @@ local function check_transforms(title, a)
    if #a.transforms == 0 then
       args.refuse(title, "transforms", "at least one transform", "none")
    end
-   for i, transform in ipairs(a.transforms) do
+   for i = 1, #a.transforms do
+      local transform = a.transforms[i]
       local meta = getmetatable(transform)
       local is_class = type(meta) == "table" and meta.ancestors
       if is_class or not args.is_callable(transform) then
