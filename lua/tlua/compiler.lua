@@ -218,7 +218,7 @@ function M.is_compiling() return false end
 ---@return boolean
 function M.is_exporting()
    local watch = package.loaded["tlua.compile.watch"]
-   return torch._tracing() and not (watch and watch.running())
+   return torch._tracing() and not (watch and watch.compiling())
 end
 
 --- Discards the programs of all compiled modules and functions.

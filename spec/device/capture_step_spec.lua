@@ -248,6 +248,25 @@ describe("a captured step", function()
       end
    end)
 
+   it("refuses a step that changes a tensor on the CPU", function()
+      local net, count = nn.Linear(2, 2):to(kind), torch.zeros(1)
+      net.steps = torch.zeros(1)
+      local average = optim.swa_utils.AveragedModel(net)
+      for name, fn in pairs {
+         ["count"] = function() count:add_(1) end,
+         ["steps of net"] = function() net.steps:add_(1) end,
+         ["average.n_averaged"] = function() average:update_parameters(net) end,
+      } do
+         local step = sim.capture_step(function(x)
+            fn()
+            return net(x)
+         end, {torch.ones(2)}, {warmup = 1})
+         step(torch.ones(2))
+         assert.error_matches(function() step(torch.ones(2)) end, kind .. ".capture_step: the function changes " .. name
+            .. ", a tensor on the CPU, which a replay does not repeat; move it to the device, or change it outside")
+      end
+   end)
+
    it("allows tensors in variables that each call sets before it reads them, or changes in place", function()
       local sum, log, net = torch.zeros(2):to(kind), {}, nn.Linear(2, 2):to(kind)
       local step = sim.capture_step(function(x)

@@ -124,6 +124,20 @@ describe("torch.export of a model that fills a cache", function()
    end)
 end)
 
+describe("torch.export of a model that asks whether it is exported", function()
+   it("gets the same answer in all calls", function()
+      local seen = {}
+      local function model(t)
+         seen[#seen + 1] = torch.compiler.is_exporting()
+         return torch.compiler.is_exporting() and t * 2 or t
+      end
+      local program = torch.export(model, {x})
+      assert(program(x):equal(x * 2) and #seen == 2 and seen[1] and seen[2])
+      assert(torch.compile(model)(x):equal(x))
+      assert.is_false(seen[#seen])
+   end)
+end)
+
 describe("torch.export of a model with a count", function()
    it("accepts one that only grows, by any number", function()
       local seen, counts = 0, {}

@@ -42,7 +42,29 @@ describe("a training step that a program cannot repeat", function()
       assert(weight.grad:equal(torch.ones(16, 8)))
    end)
 
+   it("averages a model, since the average reads a count", function()
+      refused("optim.swa_utils.AveragedModel.update_parameters: a program does not read n_averaged; export the step "
+         .. "without this call, and make the call after each step of the program", function(step, _, model)
+         local average = optim.swa_utils.AveragedModel(model)
+         return function(a, b)
+            local loss = step(a, b)
+            average:update_parameters(model)
+            return loss
+         end
+      end)
+   end)
+
    it("calls functions in Lua in the backward pass", function()
+      refused("the backward pass calls a function in Lua, such as a hook, .* or the function of torch.utils.checkpoint",
+         function(_, parts, model)
+            return function(a, b)
+               parts.optimizer:zero_grad()
+               local loss = F.cross_entropy(torch.utils.checkpoint(function(t) return model(t) end, a), b)
+               loss:backward()
+               parts.optimizer:step()
+               return loss:detach()
+            end
+         end)
       refused("the backward pass calls a function in Lua", function(step, _, model)
          model[1].weight:register_hook(function(grad) return grad * 2 end)
          return step

@@ -7,10 +7,14 @@ local library = require "tlua.compile.library"
 
 local M = {}
 
-local running = false
+-- The watch of the running call, or nil.
+local running
 
 --- Returns whether a call is being watched.
-function M.running() return running end
+function M.running() return running ~= nil end
+
+--- Returns whether torch.compile is watching a call.
+function M.compiling() return running ~= nil and not running.lenient end
 
 -- Properties of tensors that a trace does not record. A call that reads one cannot be repeated by a
 -- program.
@@ -73,7 +77,7 @@ Watch.__index = Watch
 local function finish(watch)
    if watch.finished then return end
    if debug.gethook() == watch.hook then debug.sethook() end
-   watch.active, watch.finished, running = false, true, false
+   watch.active, watch.finished, running = false, true, nil
    for _, entry in ipairs(watch.restore) do debug.setupvalue(entry[1], entry[2], entry[3]) end
 end
 
@@ -314,7 +318,7 @@ local function call(lenient, fn, ...)
    }, Watch)
    watch.checks = checks_of(watch.proxies)
    watch.hook = function() on_call(watch) end
-   running = true
+   running = watch
    return pass_on(watch, pcall(function(...)
       debug.sethook(watch.hook, "c")
       return stop(watch, fn(...))

@@ -234,9 +234,11 @@ return function(kind)
          local values = record and reads.of(record, {}, {}, {})
          if not values then return try_capture() end
          callees.check(title, values, "replay", callees.is_varying(values))
+         local check_host = outside.watch_host(title, values)
          local new, found, optimizers = try_capture()
          local fine, message = pcall(function()
             changes.check(title, values, "replay")
+            check_host()
             local replaced = outside.replaced(values)
             if #replaced == 0 then return end
             for _, item in ipairs(replaced) do item[1](item[2]) end

@@ -139,6 +139,29 @@ function M.change_rates(parts)
    end
 end
 
+--- Returns a function that raises an error if the tensors on the CPU that the function can reach
+--- have been changed since.
+---@param title string  the operator
+function M.watch_host(title, seen)
+   local list = {}
+   local function add(name, tensor)
+      if torch.is_tensor(tensor) and tensor.is_cpu and not torch._sparse_parts(tensor) then
+         list[#list + 1] = {name, tensor, tensor._version}
+      end
+   end
+   for _, pair in ipairs(seen.tensors) do add(pair[1], pair[2]) end
+   for _, entry in ipairs(seen.fields) do add(entry[4], entry[3]) end
+   return function()
+      for _, entry in ipairs(list) do
+         if entry[2]._version ~= entry[3] then
+            torch.raise(("%s: the function changes %s, a tensor on the CPU, which a replay does "
+               .. "not repeat; move it to the device, or change it outside of the function")
+               :format(title, entry[1]))
+         end
+      end
+   end
+end
+
 local function is_dense(tensor)
    return not torch._sparse_parts(tensor) and tensor.device.type ~= "meta" and tensor:numel() > 0
 end

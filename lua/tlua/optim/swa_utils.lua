@@ -166,6 +166,10 @@ function AveragedModel:update_parameters(model)
    if not class.isinstance(model, Module) then
       args.refuse(torch.type(self) .. ".update_parameters", "model", "a module", model)
    end
+   if torch.compiler.is_exporting() then
+      torch.raise(torch.type(self) .. ".update_parameters: a program does not read n_averaged; "
+         .. "export the step without this call, and make the call after each step of the program")
+   end
    local _ <close> = torch.no_grad()
    local own, count = averaged_of(self, self.module), self.n_averaged:item()
    local current = current_of(self, model, own)

@@ -431,8 +431,9 @@ void tli_callback_push(lua_State *L, const tli_Callback *a) {
 
 bool tli_callback_call(tli_Callback *a, lua_CFunction run, void *argument) {
   if (tli_tracing())
-    return tli_fail(TL_EARG, "the backward pass calls a function in Lua, a hook or the backward of "
-                             "a torch.autograd.Function, which a program cannot repeat");
+    return tli_fail(TL_EARG, "the backward pass calls a function in Lua, such as a hook, the "
+                             "backward of a torch.autograd.Function or the function of "
+                             "torch.utils.checkpoint, which a program cannot repeat");
   return tli_callback_call_in(running, a, run, argument);
 }
 
