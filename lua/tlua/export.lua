@@ -461,7 +461,7 @@ local function graph_of(call, tensors, symbols)
    end
    local fine, graph = pcall(record)
    local first = call.changes
-   for _ = 1, #symbols > 0 and 2 or 1 do
+   for _ = 1, #symbols > 0 and 3 or 1 do
       if fine or not call.recorded then break end
       pcall(trace.call, call, tensors) -- fills a cache that depends on the size
       call.reset()

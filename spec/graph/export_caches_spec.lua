@@ -79,7 +79,12 @@ describe("torch.export of a model that fills a cache", function()
          if not self.table or #self.table < #t then self.table = torch.ones(#t, #t):tril() end
          return self.table[{{1, #t}, {1, #t}}]:matmul(self.linear(t))
       end)
-      for _, fn in ipairs {fixed, grows} do follows(fn, torch.export(fn, {x}, dynamic), sizes) end
+      local rope
+      local function nested(t)
+         if not rope or rope.rows < #t then rope = {rows = #t, cos = torch.arange(#t):view(#t, 1):cos()} end
+         return t * rope.cos[{{1, #t}}]
+      end
+      for _, fn in ipairs {fixed, grows, nested} do follows(fn, torch.export(fn, {x}, dynamic), sizes) end
       follows(model, torch.export(model, {x}, {names = {"t"}, dynamic = {t = {1}}}), sizes)
       assert(torch.export(fixed, {x}, dynamic):state_dict().whole:equal(whole))
    end)
@@ -191,6 +196,11 @@ describe("torch.export of a model that calls a function of Lua whose result diff
       no_export("export: .*export_caches_spec.lua:%d+: math.random is called, .* but a program repeats only operators; "
          .. "use torch.rand, which gives other numbers each time, or pass its result as an input",
          function(t) return math.random() < 0.5 and t or t * 2 end)
+      no_export("torch.manual_seed is called, .* but a program repeats only operators; call it outside of the function",
+         function(t)
+            torch.manual_seed(1)
+            return t + torch.randn(4)
+         end)
       local next_number = coroutine.wrap(function() for n = 1, 1000 do coroutine.yield(n) end end)
       no_export("a coroutine is called, whose result", function(t) return next_number() > 50 and t or t * 2 end)
       local time = os.time

@@ -178,6 +178,21 @@ for _, name in ipairs {"io.write", "io.output", "io.type", "os.getenv", "corouti
    if fn then harmless[fn] = true end
 end
 
+-- Returns a map from the functions that set the state of random generators to their names.
+local function seeding_functions()
+   local names = {}
+   for path, owner in next, {
+      torch = torch, ["torch.cuda"] = rawget(torch, "cuda"), ["torch.sim"] = rawget(torch, "sim"),
+   } do
+      for _, key in ipairs {"manual_seed", "manual_seed_all", "seed", "seed_all", "set_rng_state",
+                            "set_rng_state_all"} do
+         local fn = rawget(owner, key)
+         if fn then names[fn] = path .. "." .. key end
+      end
+   end
+   return names
+end
+
 -- Returns whether a C function is one that coroutine.wrap has returned.
 local function is_coroutine(fn)
    local _, upvalue = debug.getupvalue(fn, 1)
@@ -206,9 +221,11 @@ local function note_call(watch, fn)
       note_table(watch, given, fn ~= table.insert and fn ~= rawset)
    end
    if fn == require and type(argument(1)) == "string" then watch.required[argument(1)] = true end
-   if watch.library.denied[fn] and not harmless[fn] or is_coroutine(fn) then
+   local name = is_coroutine(fn) and "a coroutine" or watch.seeding[fn]
+      or not harmless[fn] and watch.library.denied[fn]
+   if name then
       table.insert(watch.varying, {
-         name = is_coroutine(fn) and "a coroutine" or watch.library.denied[fn],
+         name = name,
          place = ("%s:%d"):format(caller.short_src, caller.currentline),
       })
    end
@@ -317,6 +334,7 @@ local function call(lenient, fn, ...)
       counted = {}, required = {}, varying = {},
    }, Watch)
    watch.checks = checks_of(watch.proxies)
+   watch.seeding = lenient and seeding_functions()
    watch.hook = function() on_call(watch) end
    running = watch
    return pass_on(watch, pcall(function(...)
@@ -337,8 +355,8 @@ function M.call(fn, ...) return call(false, fn, ...) end
 --- the set of tables that the script passes to C functions, such as pairs, and to functions of the
 --- library; `counted`, the tables among them that it passes to another function than table.insert
 --- and rawset; `required`, the set of the modules that it requires; and `varying`, a list
---- with the `name` and the `place` of each call of a function whose result may differ next time,
---- such as math.random.
+--- with the `name` and the `place` of each call of a function whose result or effect may differ
+--- next time, such as math.random and torch.manual_seed.
 function M.whole(fn, ...) return call(true, fn, ...) end
 
 return M

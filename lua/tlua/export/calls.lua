@@ -8,11 +8,18 @@ local M = {}
 local RANDOM <const> = {["math.random"] = true, ["math.randomseed"] = true}
 local CLOCKS <const> = {["os.time"] = true, ["os.clock"] = true, ["os.date"] = true}
 
--- Returns the beginning of the advice on a function that a program cannot call.
+-- Returns whether the function with a name sets the state of a random generator.
+local function is_seeding(name) return name:find "^torch%." ~= nil end
+
+-- Returns advice on a function that a program cannot call.
 local function advice(name)
-   if RANDOM[name] then return "use torch.rand, which gives other numbers each time, or pass" end
-   if CLOCKS[name] then return "call it outside of the function, or pass" end
-   return "pass"
+   local pass <const> = "pass its result as an input"
+   if is_seeding(name) then return "call it outside of the function" end
+   if RANDOM[name] then
+      return "use torch.rand, which gives other numbers each time, or " .. pass
+   end
+   if CLOCKS[name] then return "call it outside of the function, or " .. pass end
+   return pass
 end
 
 --- Raises an error if the function has called a function whose result may differ, and
@@ -25,8 +32,8 @@ function M.check(title, seen, noun, refused)
    for _, call in ipairs(seen.varying or {}) do
       if refused(call.name) then
          torch.raise(("%s: %s: %s is called, whose result or effect may differ next time, but a %s "
-            .. "repeats only operators; %s its result as an input"):format(title, call.place,
-            call.name, noun, advice(call.name)))
+            .. "repeats only operators; %s"):format(title, call.place, call.name, noun,
+            advice(call.name)))
       end
    end
 end
@@ -42,7 +49,9 @@ end
 --- Returns whether a call of the function with the given name is refused if results of clocks are
 --- compared in another way.
 function M.is_random(seen)
-   return function(name) return RANDOM[name] or name == "a coroutine" and seen.coroutine end
+   return function(name)
+      return RANDOM[name] or is_seeding(name) or name == "a coroutine" and seen.coroutine
+   end
 end
 
 --- Returns whether a call of the function with the given name is refused if there is only one
