@@ -308,6 +308,29 @@ describe("a training step as a program", function()
       assert.is_nil(w.grad)
    end)
 
+   it("reads the gradient of a result for which retain_grad was called", function()
+      local w = torch.randn(3):requires_grad_()
+      local function step(x)
+         w.grad = nil
+         local y = w * x
+         y:retain_grad()
+         y:square():sum():backward()
+         return y.grad * 1, w.grad * 1
+      end
+      local program = torch.export_step(step, {torch.randn(3)}, {state = {w = w}})
+      local path <const> = os.tmpname()
+      program:save(path)
+      local loaded = torch.export.load(path)
+      os.remove(path)
+      for _ = 1, 3 do
+         local x = torch.randn(3)
+         for _, p in ipairs {program, loaded} do
+            local of_y, of_w = p(x)
+            assert(of_y:allclose(2 * w:detach() * x) and of_w:allclose(2 * w:detach() * x:square()))
+         end
+      end
+   end)
+
    it("leaves everything as it was", function()
       local model = mlp()
       local step, parts = step_of(model, {optimizer = adamw, scheduler = function(o)

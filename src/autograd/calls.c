@@ -86,6 +86,11 @@ static bool run_requires_grad(const tli_CallArg *a, tl_Tensors *out) {
   return tli_set_requires_grad(a[0].tensor, a[1].flag);
 }
 
+static bool run_retain_grad(const tli_CallArg *a, tl_Tensors *out) {
+  (void)out;
+  return tli_retain_grad(a[0].tensor);
+}
+
 #define TENSORS(name) \
   { name, TLI_CALL_TENSORS, false }
 #define FLAG(name) \
@@ -114,7 +119,10 @@ static const tli_CallParam require_params[] = {{"tensor", TLI_CALL_TENSOR, false
 const tli_Call tli_call_autograd_requires_grad_ = {
     "autograd_requires_grad_", require_params, 2, 0, 0, run_requires_grad};
 
+const tli_Call tli_call_autograd_retain_grad = {"autograd_retain_grad", of_params, 1, 0, 0,
+                                                run_retain_grad};
+
 const tli_Call *const tli_autograd_calls[] = {
-    &tli_call_autograd_backward, &tli_call_autograd_grad, &tli_call_autograd_grad_of,
-    &tli_call_autograd_set_grad, &tli_call_autograd_requires_grad_};
+    &tli_call_autograd_backward, &tli_call_autograd_grad,           &tli_call_autograd_grad_of,
+    &tli_call_autograd_set_grad, &tli_call_autograd_requires_grad_, &tli_call_autograd_retain_grad};
 const int tli_autograd_calls_count = sizeof tli_autograd_calls / sizeof *tli_autograd_calls;

@@ -19,6 +19,8 @@ extern const tli_Call tli_call_autograd_grad_of;
 extern const tli_Call tli_call_autograd_set_grad;
 /* requires_grad_(tensor, on) sets tensor.requires_grad. */
 extern const tli_Call tli_call_autograd_requires_grad_;
+/* retain_grad(tensor) makes later backward passes store tensor.grad. */
+extern const tli_Call tli_call_autograd_retain_grad;
 
 extern const tli_Call *const tli_autograd_calls[];
 extern const int tli_autograd_calls_count;

@@ -330,7 +330,8 @@ static bool may_change(const tli_Trace *t, const tli_Call *call, const tli_Trace
   return tli_fail(TL_EARG,
                   "%s: it changes a tensor that is a constant of the program, so torch.export "
                   "cannot record it (write to a copy, x:clone()%s)",
-                  call->name, t->step ? ", or name it in the option `state`"
+                  call->name,
+                  t->step ? ", or name it in the option `state`"
                           : ", or register it as a buffer of the model");
 }
 
@@ -451,7 +452,8 @@ static bool left_out(const tli_Trace *t, const tli_Call *call, const tli_CallArg
       call == &tli_call_to || call == &tli_call_to_device || call == &tli_call_to_device_only;
   if (moves && t->graph->device.type != TL_CPU && tli_device(args[0].tensor).type == TL_CPU)
     return !computed(t, args[0].tensor);
-  return !t->step && !t->live && call == &tli_call_autograd_requires_grad_;
+  return !t->step && !t->live &&
+         (call == &tli_call_autograd_requires_grad_ || call == &tli_call_autograd_retain_grad);
 }
 
 /* Refuses uses of gradients that a program cannot repeat. */
@@ -465,7 +467,8 @@ static bool begin_gradients(tli_Trace *t, const tli_Call *call, const tli_CallAr
       TL_TRY(no_old_gradient(t, args[0].tensors.v[i]));
     t->takes = true;
   }
-  if (t->live && call == &tli_call_autograd_requires_grad_)
+  if (t->live &&
+      (call == &tli_call_autograd_requires_grad_ || call == &tli_call_autograd_retain_grad))
     return refuse(call, "it changes whether a tensor has a gradient");
   if (call == &tli_call_autograd_requires_grad_ &&
       tli_addresses_find(&t->named_at, args[0].tensor) >= 0)

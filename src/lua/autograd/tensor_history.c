@@ -129,8 +129,17 @@ static int tensor_detach_(lua_State *L) {
   return 1;
 }
 
+static bool retain_grad(tl_Tensor *t) {
+  const tli_CallArg args[] = {{.tensor = t}};
+  tli_Traced traced = tli_trace_begin(&tli_call_autograd_retain_grad, args);
+  if (traced == TLI_TRACE_REFUSED) return false;
+  bool ok = tli_retain_grad(t);
+  if (traced != TLI_TRACED) return ok;
+  return tli_trace_end(&tli_call_autograd_retain_grad, args, ok, NULL, 0);
+}
+
 static int tensor_retain_grad(lua_State *L) {
-  return tli_retain_grad(tli_sole_tensor(L, "retain_grad")) ? 0 : tli_raise(L);
+  return retain_grad(tli_sole_tensor(L, "retain_grad")) ? 0 : tli_raise(L);
 }
 
 const luaL_Reg tli_autograd_methods[] = {
