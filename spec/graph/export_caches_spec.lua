@@ -201,6 +201,10 @@ describe("torch.export of a model that calls a function of Lua whose result diff
             torch.manual_seed(1)
             return t + torch.randn(4)
          end)
+      assert(torch.export(function(t)
+         torch.manual_seed(1)
+         return t * 2
+      end, {x})(x):equal(x * 2))
       local next_number = coroutine.wrap(function() for n = 1, 1000 do coroutine.yield(n) end end)
       no_export("a coroutine is called, whose result", function(t) return next_number() > 50 and t or t * 2 end)
       local time = os.time

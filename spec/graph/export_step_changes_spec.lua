@@ -215,6 +215,67 @@ describe("the export of a training step", function()
       end)
    end)
 
+   it("accepts means of counts that are not read, and refuses those that are", function()
+      local Meter = {}
+      Meter.__index = Meter
+      function Meter:update(n)
+         self.sum = self.sum + n
+         self.count = self.count + 1
+         self.mean = self.sum / self.count
+         self.text = "mean: " .. self.mean
+      end
+      local meter, total, per_call = setmetatable({sum = 0, count = 0}, Meter), 0, 0
+      follows(function(m, t)
+         meter:update(t:size(1))
+         m.started = torch.io.clock()
+         local loss = square(m, t)
+         m.elapsed = torch.io.clock() - m.started
+         total = total + t:size(1)
+         per_call = total / 2
+         return loss
+      end)
+      local function refused(name, fn)
+         no_export("export_step: " .. name .. " has another value in each call of the function, which reads it", fn)
+      end
+      refused("meter.[%l]+", function(m, t)
+         meter:update(t:size(1))
+         return square(m, t) * (meter.text == "mean: 1e9" and 2 or 1)
+      end)
+      refused("the variable total", function(m, t)
+         total = total + t:size(1)
+         per_call = total // 1000
+         return square(m, t) * (per_call > 5 and 2 or 1)
+      end)
+      refused("%l+", function(m, t)
+         m.n = (m.n or 0) + 1
+         m.half = m.n / 2
+         local rest = m.half
+         return square(m, t) * (rest > 50 and 2 or 1)
+      end)
+   end)
+
+   it("refuses changes of the library's own fields of layers", function()
+      local Annealed, parent = torch.class("spec.Annealed", nn.Dropout)
+      function Annealed:forward(input)
+         self.calls = (self.calls or 0) + 1
+         self.p = 1 / (10 + self.calls)
+         return parent.forward(self, input)
+      end
+      local drop, leaky, norm = Annealed(0.5), nn.LeakyReLU(0.5), nn.BatchNorm1d(4)
+      local function refused(name, fn)
+         no_export(name, fn, function(parts) parts.model = {parts.model, drop, leaky, norm} end)
+      end
+      refused("p has another value in each call", function(m, t) return square(drop, m(t)) end)
+      refused("negative_slope has another value in each call", function(m, t)
+         leaky.negative_slope = leaky.negative_slope * 0.9
+         return square(leaky, m(t))
+      end)
+      refused("momentum has another value in each call", function(m, t)
+         norm.momentum = norm.momentum * 0.9
+         return square(norm, m(t))
+      end)
+   end)
+
    it("refuses counts that are read while they grow", function()
       local n, a, b, list = 0, 0, 0, {}
       local function refused(name, fn)

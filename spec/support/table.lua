@@ -196,12 +196,13 @@ end
 --- is copied first.
 ---@param row table
 ---@param args table  packed by table.pack
+---@param unseeded? boolean  whether random operators draw other numbers in each call
 ---@return table results  packed by table.pack
-function M.call(row, args)
-   if not row.func then return M.call_method(row, row.name, args) end
+function M.call(row, args, unseeded)
+   if not row.func then return M.call_method(row, row.name, args, unseeded) end
    local self = args[1]
    if row.inplace and row.name:find("_$") and torch.is_tensor(self) then self = self:clone() end
-   torch.manual_seed(7)
+   if not unseeded then torch.manual_seed(7) end
    return table.pack(M.find(row)(self, table.unpack(args, 2, args.n)))
 end
 
@@ -209,11 +210,12 @@ end
 ---@param row table
 ---@param name string
 ---@param args table
+---@param unseeded? boolean
 ---@return table results
-function M.call_method(row, name, args)
+function M.call_method(row, name, args, unseeded)
    local self = args[1]
    if row.inplace and name:find("_$") and torch.is_tensor(self) then self = self:clone() end
-   torch.manual_seed(7)
+   if not unseeded then torch.manual_seed(7) end
    return table.pack(self[name](self, table.unpack(args, 2, args.n)))
 end
 

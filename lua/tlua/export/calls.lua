@@ -46,11 +46,24 @@ function M.reads_clocks(seen)
    end
 end
 
+-- Returns whether a graph has an operator that draws random numbers.
+local function draws(graph)
+   for _, call in ipairs(graph:calls().calls) do
+      for _, parameter in ipairs(torch._operator_parameters(call.name) or {}) do
+         if parameter.kind == "GENERATOR" then return true end
+      end
+   end
+   return false
+end
+
 --- Returns whether a call of the function with the given name is refused if results of clocks are
 --- compared in another way.
-function M.is_random(seen)
+---@param seen table
+---@param graph? any  the graph of the call, if there is one
+function M.is_random(seen, graph)
    return function(name)
-      return RANDOM[name] or is_seeding(name) or name == "a coroutine" and seen.coroutine
+      if is_seeding(name) then return not graph or draws(graph) end
+      return RANDOM[name] or name == "a coroutine" and seen.coroutine
    end
 end
 

@@ -87,8 +87,15 @@ local function new_key(value, copy)
    end
 end
 
+-- Returns whether the script or the library uses a field.
+local function is_used(seen, entry)
+   local reads = seen.reads or seen
+   return entry[5] or reads.by_library and reads:by_library(entry[1], entry[2])
+end
+
 --- Raises an error if calls have changed a value, and the function reads the value for more than an
---- update such as n = n + 1. `seen` is a result of reads.of from before these calls.
+--- update such as n = n + 1. `seen` is a result of reads.of from before these calls, or a table
+--- with the same lists and the result as `reads`.
 ---@param title string  the operator
 ---@param seen table  an empty table if the calls were not watched
 ---@param noun? string  the name of the recorded call in the message, by default "program"
@@ -106,7 +113,7 @@ function M.check(title, seen, noun)
          local value = rawget(entry[1], entry[2])
          -- a method may come from a class; a missing variable may be found in another table
          if entry[3] ~= nil and value == nil then value = entry[1][entry[2]] end
-         if entry[5] and differ(entry[3], value, seen.known, 1) then
+         if differ(entry[3], value, seen.known, 1) and is_used(seen, entry) then
             refuse(entry[4], title, noun)
          end
       end

@@ -29,6 +29,13 @@ for kind = LOADI, LOADTRUE do fresh[kind] = true end
 fresh[GETUPVAL], fresh[GETTABUP] = true, true
 for kind = ADDI, SHR do (kind < ADD and from_b or from_both)[kind] = true end
 for kind = UNM, LEN do from_b[kind] = true end
+-- Instructions whose result may be the same for many values of an operand: bitwise operations,
+-- remainders, integer division, `not` and the length.
+local coarse <const> = {[25] = true, [28] = true, [37] = true, [40] = true, [50] = true,
+   [51] = true, [LEN] = true}
+for kind = 29, 33 do coarse[kind], coarse[kind + 12] = true, true end
+-- The bits of an instruction besides the register that it sets.
+local SAME <const> = ~(0xff << 7)
 -- The largest number of these instructions.
 local LONGEST_UPDATE <const> = 40
 
@@ -142,42 +149,58 @@ local function follow_value(held, instruction, alone)
    return true
 end
 
+-- Returns whether the set `held` has only registers that are no local variables, and that are at or
+-- above the register `stored`.
+local function is_temporary(held, stored, locals)
+   for register in next, held do
+      if not locals or locals[register] or register < stored then return false end
+   end
+   return true
+end
+
 -- Returns whether the instruction at `start` reads a variable or a field only to update it. The
 -- variable is the upvalue with the given number, counted from 0; the field has the given name or
 -- integer key. With the key true, any computed key will do. A value that is also in a local
 -- variable, or in a register below that of the stored value, when it is stored may have more
 -- effects, as may a jump behind the update. `locals(at)` returns the set of the registers that are
 -- local variables at the instruction `at`.
-function Reader:updates(start, number, name, constants, locals)
+--
+-- If the value is used only to compute another upvalue, or another field of the same table, the
+-- first result is false and the second is the number of the upvalue or the name of the field.
+-- `is_owner(kind, place)` returns whether an instruction of the kind sets a field of the same
+-- table, which the instruction finds in the register or the upvalue with the number `place`.
+function Reader:updates(start, number, name, constants, locals, is_owner)
    local first = string.unpack("I4", self.code, start)
    local farthest, guarded, tested, held = 0, 0, false, {[first >> 7 & 0xff] = true}
+   local flows = true -- whether each value of the variable gives another result
    for i = 1, LONGEST_UPDATE do
       local instruction = string.unpack("I4", self.code, start + 4 * i)
       local kind, place = instruction & 0x7f, instruction >> 16 & 0xff
       local owner = instruction >> 7 & 0xff
-      local alike
-      if kind == SETUPVAL then alike = place == number end
-      if kind == SETTABUP then alike = constants[place] == name end
-      if kind == SETFIELD then alike = constants[place] == name and not held[owner] end
-      if kind == SETI then alike = place == name and not held[owner] end
-      if kind == SETTABLE then alike = name == true and not held[owner] and not held[place] end
+      local alike, target
+      if kind == SETUPVAL then alike, target = place == number, number and place end
+      if kind == SETFIELD or kind == SETTABUP then
+         alike, target = constants[place] == name, is_owner(kind, owner) and constants[place]
+      end
+      if kind == SETI then alike = place == name end
+      if kind == SETTABLE then alike = name == true and not held[place] end
       if alike ~= nil then
-         local set, stored = locals(start + 4 * i), instruction >> 24
-         local constant = instruction >> 15 & 1 == 1
+         local stored, constant = instruction >> 24, instruction >> 15 & 1 == 1
          if kind == SETUPVAL then stored = owner elseif constant then stored = math.huge end
-         for register in next, held do
-            alike = alike and set and not set[register] and register >= stored
-         end
-         return alike and farthest <= i
+         local by_number = kind == SETUPVAL or kind == SETTABUP
+         local fits = farthest <= i and (by_number or not held[owner])
+            and is_temporary(held, stored, locals(start + 4 * i))
+         return fits and alike, fits and flows and held[stored] and target
       end
       if kind == JMP then
-         local target = i + 1 + (instruction >> 7) - JUMP_ZERO
-         if target <= i then return false end
-         farthest, guarded = math.max(farthest, target), tested and target or guarded
+         local target_of = i + 1 + (instruction >> 7) - JUMP_ZERO
+         if target_of <= i then return false end
+         farthest, guarded = math.max(farthest, target_of), tested and target_of or guarded
       elseif not follow_value(held, instruction, i < guarded) then
          return false
       end
       tested = kind == TEST and held[owner] or kind == TESTSET and held[place] or false
+      flows = flows and not tested and not coarse[kind]
    end
    return false
 end
@@ -230,21 +253,34 @@ function Reader:fn(into, outer, fn)
       local instruction = string.unpack("I4", self.code, start + 4 * i)
       local kind, place = instruction & 0x7f, instruction >> 16 & 0xff
       local function only_updates(number, key)
-         return self:updates(start + 4 * i, number, key, constants, locals)
+         local origin = from[place]
+         local function is_owner(setting, owner)
+            if kind == GETTABUP then return setting == SETTABUP and owner == place end
+            if kind ~= GETFIELD or setting ~= SETFIELD then return false end
+            local other = from[owner]
+            return owner == place or origin and other and origin & SAME == other & SAME
+         end
+         return self:updates(start + 4 * i, number, key, constants, locals, is_owner)
       end
       if kind == GETTABUP or kind == GETFIELD or kind == SELF then
          local name = constants[instruction >> 24]
          if name then (kind == SELF and into.methods or into.fields)[name] = true end
-         if name and kind ~= SELF and not only_updates(nil, name) then
-            into.used[name] = true
+         if name and kind ~= SELF then
+            local updates, target = only_updates(nil, name)
+            if target then table.insert(into.flows, {field = name, target = target}) end
+            if not updates and not target then into.used[name] = true end
          end
          local is_own = kind == GETFIELD and place == register
             or kind == GETTABUP and upvalues[place]
          if name and is_own then into.own[name] = true end
       end
       if kind == SETFIELD then into.assigned[constants[place]] = true end
-      if kind == GETUPVAL and fn and not only_updates(place) then
-         into.variables[place + 1] = true
+      if kind == GETUPVAL and fn then
+         local updates, target = only_updates(place)
+         if target then
+            table.insert(into.flows, {variable = place + 1, target = target + 1})
+         end
+         if not updates and not target then into.variables[place + 1] = true end
       end
       if kind == GETTABLE or kind == GETI then
          add_table(into.tables, instruction, from, constants, fn)
@@ -269,9 +305,10 @@ end
 --- whose values it reads for more than an update such as t[1] = t[1] + 1; to `lengths` the fields
 --- and upvalues whose lengths it reads, except to append; to `keys` the integers that it reads from
 --- other tables, such as parameters, and "computed" if it reads computed keys from them; and to
---- `used` the fields, and to
---- `variables` the numbers of the upvalues, that it reads for more than an update such as
---- n = n + 1.
+--- `used` the fields, and to `variables` the numbers of the upvalues, that it reads for more than
+--- an update such as n = n + 1. Appends to the list `flows` {field, target} for each field, and
+--- {variable, target} for each upvalue, that it reads only to compute another field of the same
+--- table, such as the mean in t.mean = t.sum / t.n, or another upvalue.
 ---@param fn function
 ---@param into table<string, table<string, boolean>>
 return function(fn, into)

@@ -382,6 +382,65 @@ function Reads:add_function(fn, wanted)
    end
 end
 
+-- Adds the flows of a function's code (code.lua), with upvalues in place of their numbers.
+function Reads:note_flows(flows, fn)
+   for _, flow in ipairs(flows) do
+      local variables = flow.variable ~= nil
+      local of = variables and self.variables or self.used
+      local source, target = flow.field, flow.target
+      if variables then
+         source, target = debug.upvalueid(fn, flow.variable), debug.upvalueid(fn, target)
+      end
+      table.insert(self.flows, {of, source, target})
+   end
+end
+
+-- Returns the set of names that those functions in the list that belong to the library read from
+-- their first parameter, or have in variables and lists, such as the names of a layer's options.
+local function names_in_library(list)
+   local names = {}
+   local into = setmetatable({own = names}, {__index = function() return {} end})
+   local function add_strings(fn)
+      for i = 1, 255 do
+         local name, value = debug.getupvalue(fn, i)
+         if not name then return end
+         local is_list = type(value) == "table" and not debug.getmetatable(value)
+         for _, item in ipairs(is_list and value or {value}) do
+            if type(item) == "string" then names[item] = true end
+         end
+      end
+   end
+   for _, fn in ipairs(list) do
+      if require "tlua.compile.library".owns(fn) then
+         code(fn, into)
+         add_strings(fn)
+      end
+   end
+   return names
+end
+
+--- Returns whether the library may read a field of a module, as it does with options of layers.
+---@param owner table
+---@param key any
+---@return boolean
+function Reads:by_library(owner, key)
+   if type(key) ~= "string" or not is_a(owner, torch.nn.Module) then return false end
+   self.of_library = self.of_library or names_in_library(self.list)
+   return self.of_library[key] == true
+end
+
+-- Marks as used what the code reads only to compute values that are used.
+function Reads:follow_flows()
+   local changed
+   repeat
+      changed = false
+      for _, flow in ipairs(self.flows) do
+         local of, source, target = flow[1], flow[2], flow[3]
+         if of[target] and not of[source] then of[source], changed = true, true end
+      end
+   until not changed
+end
+
 --- Returns a table with these lists: `fields` of {owner, key, value, name, used}, for fields of
 --- tables; `upvalues`, in the same form, for upvalues of functions, with the number of the upvalue
 --- as key; `whole` of {table, copy, name}, for tables all of whose fields count; `lengths` of
@@ -409,7 +468,8 @@ function M.of(watch, models, skipped, optimizers)
       assigned = {}, used = {}, variables = {}, whole = {}, tensors = {}, varying = watch.varying,
       measured = {}, lengths = {}, counted = watch.counted, optimizers = {}, schedulers = {},
       items = {}, computed = {}, keys = {}, changing = {},
-      sets = {}, coroutine = false,
+      sets = {}, coroutine = false, flows = {},
+      list = watch.list,
    }, Reads)
    for value in next, skipped do reads.seen[value] = true end
    for _, optimizer in ipairs(optimizers) do reads.optimizers[optimizer] = true end
@@ -417,17 +477,19 @@ function M.of(watch, models, skipped, optimizers)
    for _, fn in ipairs(watch.list) do
       if not library.owns(fn) then
          functions[#functions + 1], wanted[fn], reads.own[fn] = fn, {}, {}
-         local variables = {}
+         local variables, flows = {}, {}
          code(fn, {
             fields = wanted[fn], methods = reads.methods, own = reads.own[fn],
             assigned = reads.assigned, tables = reads.tables, used = reads.used,
             variables = variables, lengths = reads.measured, items = reads.items,
-            keys = reads.keys,
+            keys = reads.keys, flows = flows,
          })
          for i in next, variables do reads.variables[debug.upvalueid(fn, i)] = true end
+         reads:note_flows(flows, fn)
          for name in next, wanted[fn] do reads.names[name] = true end
       end
    end
+   reads:follow_flows()
    local modules = {}
    for _, model in ipairs(models) do
       for path, module in model:named_modules() do

@@ -477,7 +477,7 @@ local function add_reads(parts, seen)
    parts.fields, parts.upvalues = seen.fields, seen.upvalues
    parts.whole, parts.tensors = seen.whole, seen.tensors
    parts.lengths, parts.other_schedulers, parts.known = seen.lengths, seen.schedulers, seen.known
-   parts.changing, parts.sets = seen.changing, seen.sets
+   parts.changing, parts.sets, parts.reads = seen.changing, seen.sets, seen
    outside.check_calls(parts, seen)
    parts.reads_rates = outside.reads_rates(parts, seen)
 end

@@ -499,7 +499,7 @@ function M.graph(call, tensors, symbols)
    call.recorded = true
    local is_module = class.isinstance(call.model, torch.nn.Module)
    local seen = record_of and reads.of(record_of, is_module and {call.model} or {}, {}, {})
-   if seen then callees.check("export", seen, "program", callees.is_random(seen)) end
+   if seen then callees.check("export", seen, "program", callees.is_random(seen, graph)) end
    local function record_again(others)
       return others and M.record_other_values(call, tensors) or M.record(call, tensors)
    end
