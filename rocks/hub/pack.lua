@@ -41,18 +41,6 @@ local function state_of(title, given, model)
    return given
 end
 
--- Returns a key that JSON would leave out, because its table is encoded as a list, or nil.
-local function lost_key(value)
-   if type(value) ~= "table" then return nil end
-   local n = #value
-   for key, item in pairs(value) do
-      if n > 0 and (math.type(key) ~= "integer" or key < 1 or key > n) then return key end
-      local inner = lost_key(item)
-      if inner ~= nil then return inner end
-   end
-   return nil
-end
-
 -- Returns the manifest's entry for a model, and the model's weights.
 local function entry_of(title, model)
    for key in pairs(model) do
@@ -71,11 +59,6 @@ local function entry_of(title, model)
       if not ok then
          torch.raise(("%s: %s: expected data that JSON can represent: %s"):format(title, key,
             (tostring(text):gsub("^[^\n]-:%d+: ", ""))))
-      end
-      local lost = lost_key(value)
-      if lost ~= nil then
-         torch.raise(("%s: %s: expected a list, got the key %s"):format(title, key,
-            args.describe(lost)))
       end
       entry[key] = json.decode(text)
    end

@@ -93,4 +93,16 @@ describe("json.encode", function()
       loop[1] = loop
       assert.has_error(function() json.encode(loop) end)
    end)
+
+   it("leaves out no key of a list", function()
+      for expected, value in pairs {
+         ['json.encode: expected a list or an object, got the key "x" in a list of 2 elements'] = {1, 2, x = 3},
+         ["json.encode: expected a list or an object, got the key 5 in a list of 2 elements"] = {a = {1, 2, [5] = 3}},
+         ['json.encode: expected a list or an object, got the key "x" in a list of 0 elements'] =
+            json.as_array {x = 1},
+         ["json.encode: a list of 3 elements has a nil"] = {1, nil, 3},
+      } do
+         assert.raises(expected, function() json.encode(value) end)
+      end
+   end)
 end)

@@ -221,7 +221,21 @@ end
 
 local write_value
 
+-- Raises an error if a list has other keys than 1 to #list, because these would be left out.
+local function check_keys(list)
+   local n, count = #list, 0
+   for key in next, list do
+      if math.type(key) ~= "integer" or key < 1 or key > n then
+         torch.raise(("json.encode: expected a list or an object, got the key %s in a list of %d "
+            .. "elements"):format(args.describe(key), n))
+      end
+      count = count + 1
+   end
+   if count < n then torch.raise(("json.encode: a list of %d elements has a nil"):format(n)) end
+end
+
 local function write_array(list, depth)
+   if not torch._is_size(list) then check_keys(list) end
    local pieces = {}
    for i = 1, #list do pieces[i] = write_value(list[i], depth) end
    return "[" .. table.concat(pieces, ",") .. "]"
@@ -256,7 +270,7 @@ end
 
 --- Encodes a value as JSON. Tables that are marked as arrays or have a first element, and a
 --- torch.Size, are arrays. A torch.device is written as its name. Raises an error if JSON cannot
---- represent the value.
+--- represent the value, for example a list that has other keys besides its elements.
 ---@param value any
 ---@return string
 function M.encode(value)

@@ -19,9 +19,9 @@ local state <const> = "hub.load_state_dict_from_url: "
 describe("a wrong argument of torch.hub", function()
    for expected, fn in pairs {
       ['hub.set_dir: d: expected a folder\'s path, got "a\\0b"'] = function() hub.set_dir "a\0b" end,
-      ["hub.pack: architecture: expected a list, got the key "] =
+      ["hub.pack: architecture: expected data that JSON can represent: json.encode: "] =
          function() hub.pack(line {architecture = {"nn.Linear", 2, 1, bias = false}}, "/tmp/none.safetensors") end,
-      ["hub.pack: config: expected a list, got the key "] =
+      ["hub.pack: config: expected data that JSON can represent: json.encode: "] =
          function() hub.pack(line {config = {a = {1, 2, b = 3}}}, "/tmp/none.safetensors") end,
       ["hub.load: token: expected a token without control characters"] =
          function() hub.load("a/b", {token = "a\nb", offline = true}) end,
