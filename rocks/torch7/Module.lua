@@ -85,9 +85,9 @@ function Module:accGradParameters(input, gradOutput, scale)
    records.add_gradients(self, input, gradOutput, scale or 1)
 end
 
---- Subtracts the gradients of the parameters, times `rate`, from the parameters. A class may define
---- accGradParameters itself. Then this method is called with the scale -rate, while the fields
---- gradWeight and gradBias hold the weight and the bias. So it adds to the parameters themselves.
+--- Subtracts the gradients of the parameters, times `rate`, from the parameters. If a class defines
+--- accGradParameters itself, accGradParameters is called with the scale -rate while the fields
+--- gradWeight and gradBias hold the weight and the bias, so it changes the parameters themselves.
 function Module:accUpdateGradParameters(input, gradOutput, rate)
    self:defaultAccUpdateGradParameters(input, gradOutput, rate)
 end

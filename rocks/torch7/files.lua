@@ -199,7 +199,15 @@ local function write_one(self, name, value)
       return write_vector(self, name, torch.tensor({value}, {dtype = dtypes[name]}))
    end
    if name ~= "Float" and name ~= "Double" then
-      value = math.tointeger(value) or math.floor(value)
+      local size = size_of(self, name)
+      local low = name == "Byte" and 0 or -(1 << 8 * size - 1)
+      local high = name == "Byte" and 255 or -(low + 1)
+      local whole = math.tointeger(value) or value == value and math.tointeger(value // 1)
+      if not whole or whole < low or whole > high then
+         torch.raise(("write%s: expected a number from %d to %d, got %s"):format(name, low, high,
+            tostring(value)))
+      end
+      value = whole
    end
    put(self, string.pack(self.order .. (name == "Long" and "i" .. self.long_size
       or formats[name][1]),
@@ -214,6 +222,10 @@ for name in pairs(formats) do
       if type(wanted) == "number" then
          return types.storage(types.kinds[name],
             read_vector(self, name, math.tointeger(wanted) or -1))
+      end
+      if types.is_tensor(wanted) or not types.is_storage(wanted) then
+         torch.raise(("read%s: expected a number or a storage, got %s"):format(name,
+            classes.type(wanted)))
       end
       local vector = read_vector(self, name, wanted:size())
       local n = field(vector, "shape")[1]
@@ -254,6 +266,9 @@ end
 
 function File:writeString(text)
    check(self, "writable")
+   if type(text) ~= "string" then
+      torch.raise("writeString: expected a string, got " .. classes.type(text))
+   end
    put(self, text)
    if not self.is_binary and self.spaces and #text > 0 then put(self, "\n") end
    return #text
@@ -294,6 +309,7 @@ end
 function File:seekEnd() return self:seek(self.stream and self.stream.length + 1) end
 
 function File:synchronize()
+   if not self.stream then torch.raise(self.name .. ": the file is closed") end
    self.stream:flush()
    return self
 end

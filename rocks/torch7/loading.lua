@@ -14,6 +14,9 @@ function M.packageLuaPath(name)
       local path = debug.getinfo(2, "S").source:match "^@(.*)$"
       return path and (path:match "^(.*)/[^/]*$" or ".")
    end
+   if type(name) ~= "string" then
+      torch.raise("torch.packageLuaPath: expected the name of a package, got " .. type(name))
+   end
    local path = package.searchpath(name, package.path)
    return path and path:match "^(.*)/[^/]*$"
 end

@@ -43,6 +43,9 @@ end
 
 --- Annotates a node: sets its printed text and its name.
 function Node:annotate(annotations)
+   if type(annotations) ~= "table" then
+      tlua.raise("nngraph.Node:annotate: expected a table, got " .. type(annotations))
+   end
    for key, value in pairs(annotations) do self.data.annotations[key] = value end
    return self
 end
@@ -160,6 +163,9 @@ base.layer("JustTable", "", function(_, x) return {x} end)
 function M.nest(nodes)
    if is_node(nodes) then return nodes end
    local list = {}
+   if type(nodes) ~= "table" then
+      tlua.raise("nngraph.nest: expected a node or a table of nodes, got " .. classes.type(nodes))
+   end
    for i, node in ipairs(nodes) do list[i] = M.nest(node) end
    if #list == 0 then tlua.raise "nngraph.nest: expected a node or a table of nodes" end
    return node_of(#list == 1 and nn.JustTable() or nn.Identity(), list)

@@ -161,29 +161,6 @@ for name, fn in pairs(searches) do M[name] = fn end
 for name, fn in pairs(require "tlua.torch7.optim_population") do M[name] = fn end
 for name, class in pairs(require "tlua.torch7.optim_records") do M[name] = class end
 
--- Wraps each optimizer so that it checks the function that a program passes to it, and the results
--- of this function.
-for name, fn in pairs(M) do
-   if type(fn) == "function" and name ~= "polyinterp" and name ~= "lswolfe" then
-      local no_gradient = name == "de" or name == "cmaes" or name == "FistaLS"
-      M[name] = function(opfunc, x, ...)
-         if type(opfunc) ~= "function" then
-            tlua.raise(("optim.%s: opfunc: expected a function, got %s"):format(name,
-               classes.type(opfunc)))
-         end
-         if no_gradient then return fn(opfunc, x, ...) end
-         return fn(function(at)
-            local loss, gradient = opfunc(at)
-            if type(loss) ~= "number" or not tlua.is_tensor(gradient) then
-               tlua.raise(("optim.%s: opfunc: expected a loss and its gradient, got %s and %s")
-                  :format(name, classes.type(loss), classes.type(gradient)))
-            end
-            return loss, gradient
-         end, x, ...)
-      end
-   end
-end
-
 -- Compares a gradient with finite differences. Returns their relative distance, the gradient and
 -- the differences.
 function M.checkgrad(opfunc, x, eps)
@@ -201,6 +178,32 @@ function M.checkgrad(opfunc, x, eps)
       estimate[i] = (above - below) / (2 * eps)
    end
    return torch.norm(gradient - estimate) / torch.norm(gradient + estimate), gradient, estimate
+end
+
+-- Wraps each optimizer so that it checks the function and the tensor that a program passes to it,
+-- and the results of this function.
+for name, fn in pairs(M) do
+   if type(fn) == "function" and name ~= "polyinterp" and name ~= "lswolfe" then
+      local no_gradient = name == "de" or name == "cmaes" or name == "FistaLS"
+      M[name] = function(opfunc, x, ...)
+         if type(opfunc) ~= "function" then
+            tlua.raise(("optim.%s: opfunc: expected a function, got %s"):format(name,
+               classes.type(opfunc)))
+         end
+         if name ~= "FistaLS" and not tlua.is_tensor(x) then
+            tlua.raise(("optim.%s: x: expected a tensor, got %s"):format(name, classes.type(x)))
+         end
+         if no_gradient then return fn(opfunc, x, ...) end
+         return fn(function(at)
+            local loss, gradient = opfunc(at)
+            if type(loss) ~= "number" or not tlua.is_tensor(gradient) then
+               tlua.raise(("optim.%s: opfunc: expected a loss and its gradient, got %s and %s")
+                  :format(name, classes.type(loss), classes.type(gradient)))
+            end
+            return loss, gradient
+         end, x, ...)
+      end
+   end
 end
 
 M.fista = M.FistaLS

@@ -1,6 +1,7 @@
 -- optim_search.lua - Torch7's optimizers with line searches (optim.lbfgs, optim.cg and optim.fista)
 -- and their helpers optim.lswolfe and optim.polyinterp.
 
+local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
 
 local M = {}
@@ -45,6 +46,14 @@ end
 ---@param high? number
 ---@return number
 function M.polyinterp(points, low, high)
+   if not tlua.is_tensor(points) or points:dim() ~= 2 or points:size(2) ~= 3 then
+      tlua.raise "optim.polyinterp: points: expected a tensor (n, 3)"
+   end
+   for name, value in pairs {xmin_bound = low, xmax_bound = high} do
+      if type(value) ~= "number" then
+         tlua.raise(("optim.polyinterp: %s: expected a number, got %s"):format(name, type(value)))
+      end
+   end
    local list = {}
    for i = 1, points:size(1) do
       list[i] = {points[i][1]}
@@ -241,6 +250,9 @@ end
 --- gradient, and g(x) returns only a loss. pl(x, L) makes a proximal step for g, in place. Returns
 --- x and a list of the steps.
 function M.FistaLS(f, g, pl, xinit, params)
+   if type(g) ~= "function" or type(pl) ~= "function" or not tlua.is_tensor(xinit) then
+      tlua.raise "optim.FistaLS: expected three functions and a tensor"
+   end
    params = params or {}
    local L, step = params.L or 0.1, params.Lstep or 1.5
    local x = xinit

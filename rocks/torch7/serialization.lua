@@ -405,6 +405,11 @@ function M.serializeToStorage(object, format)
 end
 
 function M.deserializeFromStorage(storage, format)
+   if types.is_tensor(storage) or not types.is_storage(storage)
+      or types.kind_of_meta[getmetatable(storage)] ~= types.kinds.Char then
+      torch.raise("torch.deserializeFromStorage: expected a CharStorage, got "
+         .. classes.type(storage))
+   end
    return M.deserialize(storage:string(), format)
 end
 

@@ -88,7 +88,11 @@ function Writer:seek(at)
 end
 
 function Writer:flush() return self.handle:flush() end
-function Writer:close() return self.handle:close() end
+-- At the end of a program, Lua may have closed the handle already.
+function Writer:close()
+   if io.type(self.handle) == "closed file" then return true end
+   return self.handle:close()
+end
 
 --- Opens a file. The mode "r" reads, "w" writes a new file, and "rw" changes an existing one.
 --- Returns nil and a message on failure.

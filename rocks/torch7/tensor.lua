@@ -379,6 +379,10 @@ op("nonzero", {T = function(x) return T.nonzero(x) end})
 -- Stores the results of fn in self.
 local function map(self, fn, ...)
    local flat, others = methods.tolist(T.flatten(self)), {}
+   if type(fn) ~= "function" then
+      torch.raise(("%s: expected a function, got %s"):format(select("#", ...) == 0 and "apply"
+         or "map", type(fn)))
+   end
    for i = 1, select("#", ...) do
       local other = select(i, ...)
       if not is_tensor(other) or numel(other) ~= #flat then

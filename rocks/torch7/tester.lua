@@ -92,8 +92,8 @@ local function add_one(self, fn, name)
    self.names[#self.names + 1] = name
 end
 
---- Adds a test, given as (function, name), or all tests of a table or a suite. The functions
---- `_setUp` and `_tearDown` run before and after each test.
+--- Adds a test, given as (function, name), or all tests of a table or a suite. The function
+--- `_setUp` runs before each test. `_tearDown` runs after each test that has raised no error.
 function Tester:add(test, name)
    if type(test) == "function" then
       add_one(self, test, name)

@@ -86,14 +86,27 @@ for _, name in ipairs {"rand", "randn"} do
    end
 end
 
+local function check_numbers(name, ...)
+   for i = 1, 2 do
+      local value = select(i, ...)
+      if type(value) ~= "number" then
+         tlua.raise(("torch.%s: expected numbers as the ends, got %s"):format(name,
+            classes.type(value)))
+      end
+   end
+end
+
 M.range = with_result(function(kind, first, last, step)
+   check_numbers("range", first, last)
    local list = tlua.range(first + 0.0, last + 0.0, step or 1, {dtype = "float64"})
    return methods.to(list, types.place(kind))
 end)
 M.linspace = with_result(function(kind, first, last, n)
+   check_numbers("linspace", first, last)
    return tlua.linspace(first, last, n or 100, types.place(kind))
 end)
 M.logspace = with_result(function(kind, first, last, n)
+   check_numbers("logspace", first, last)
    return tlua.logspace(first, last, n or 100, types.place(kind))
 end)
 M.eye = with_result(function(kind, n, m) return tlua.eye(n, m or n, types.place(kind)) end)
@@ -103,7 +116,13 @@ function M.randperm(...)
    for _, value in ipairs {...} do
       if is_tensor(value) then into = value
       elseif type(value) == "number" then n = value
-      else generator = value.generator end
+      elseif classes.typename(value) == "torch.Generator" then generator = value.generator
+      else
+         tlua.raise("torch.randperm: expected a count, got " .. classes.type(value))
+      end
+   end
+   if not math.tointeger(n) or n < 1 then
+      tlua.raise("torch.randperm: expected a count, got " .. tostring(n))
    end
    local made = tlua.randperm(n, {dtype = "int64", generator = generator})
    if into then return dispatch.store(into, made) end
@@ -144,7 +163,13 @@ do
    local function of_list(list, d)
       if #list == 0 then return M.Tensor() end
       local last = 0
-      for _, x in ipairs(list) do last = math.max(last, x:dim()) end
+      for i = 1, #list do
+         if not is_tensor(list[i]) then
+            tlua.raise(("torch.cat: element %d: expected a tensor, got %s"):format(i,
+               classes.type(list[i])))
+         end
+         last = math.max(last, list[i]:dim())
+      end
       local made = list[1]:clone()
       local kept = {}
       for _, x in ipairs(list) do

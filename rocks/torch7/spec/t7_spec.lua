@@ -160,6 +160,20 @@ describe("Torch7's files", function()
       assert.is_false(file:isOpened())
       assert.raises("the file is closed", function() file:readInt() end)
       assert.raises("not writable", function() torch.MemoryFile("r"):writeInt(1) end)
+      assert.raises("the file is closed", function() file:synchronize() end)
+      local binary = torch.MemoryFile "rw":binary()
+      assert.raises("writeByte: expected a number from 0 to 255, got 300", function() binary:writeByte(300) end)
+      assert.raises("writeInt: expected a number from -2147483648 to 2147483647, got 1e+30",
+         function() binary:writeInt(1e30) end)
+      assert.raises("writeString: expected a string, got number", function() binary:writeString(5) end)
+      binary:writeByte(255)
+      binary:writeLong(-1.5) -- a number is rounded downwards
+      binary:seek(1)
+      assert.equal(255, binary:readByte())
+      assert.equal(-2, binary:readLong())
+      assert.raises("readInt: expected a number or a storage, got string", function() binary:readInt "x" end)
+      assert.raises("torch.deserializeFromStorage: expected a CharStorage, got number",
+         function() torch.deserializeFromStorage(5) end)
       assert.raises("No such file", function() torch.DiskFile("/no/such/file") end)
       assert.is_nil(torch.DiskFile("/no/such/file", "r", true)) -- the manual's page on DiskFile promises nil
    end)
