@@ -90,7 +90,7 @@ function DenseNet:forward(input)
 end
 
 --- DenseNet with 121 to 201 layers, from "Densely Connected Convolutional Networks". Input (N, 3,
---- H, W), at least 32 pixels a side; output (N, num_classes).
+--- H, W), at least 29 pixels a side; output (N, num_classes).
 ---
 ---     local model = torch.vision.models.densenet121 {num_classes = 10}
 ---     model:eval()

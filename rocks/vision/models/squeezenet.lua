@@ -48,7 +48,7 @@ function SqueezeNet:forward(input)
 end
 
 --- SqueezeNet 1.0 and 1.1, from "SqueezeNet: AlexNet-level accuracy with 50x fewer parameters".
---- Input (N, 3, H, W), at least 21 pixels a side; output (N, num_classes).
+--- Input (N, 3, H, W), at least 21 pixels a side, or 17 for version 1.1; output (N, num_classes).
 ---
 ---     local model = torch.vision.models.squeezenet1_1 {num_classes = 10}
 ---     print(table.unpack(model(torch.zeros(1, 3, 32, 32)).shape))

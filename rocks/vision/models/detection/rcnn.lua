@@ -289,9 +289,10 @@ local function is_trained(options)
    return options.weights ~= nil or options.weights_backbone ~= nil
 end
 
--- Returns the function that creates the normalisations of the backbone. If there are pretrained
--- weights, they are frozen. With weights of a whole model of the first version, eps is 0, as in the
--- training of these weights. As in torchvision, COCO_LEGACY is an exception.
+-- Returns the function that creates the normalisations of the backbone. They are frozen in a model
+-- of the first version that gets pretrained weights. If these are weights of the whole model, eps
+-- is 0, as in the training of these weights. The exceptions are models with a MobileNet, models
+-- whose row has the field keeps_eps and, as in torchvision, the weights COCO_LEGACY.
 local function norm_of(options, row)
    if options.norm_layer then return options.norm_layer end
    if row.is_v2 or not is_trained(options) then return nn.BatchNorm2d end
@@ -419,8 +420,8 @@ end
 --- weights_backbone: a state dict of the ResNet or MobileNet, or its file;
 --- trainable_backbone_layers: how many of the backbone's last stages are not frozen: 3 with
 --- weights, otherwise all; norm_layer: makes the backbone's normalisations, which are by default
---- FrozenBatchNorm2d with weights, as in the training of torchvision's models, and otherwise
---- BatchNorm2d
+--- BatchNorm2d, or FrozenBatchNorm2d for models other than _v2 that get weights, as in the training
+--- of torchvision's models
 ---@return vision.models.detection.FasterRCNN
 
 add_builders({

@@ -334,13 +334,15 @@ end
 --- number, nms_thresh: number, detections_per_img: integer, topk_candidates: integer, iou_thresh:
 --- number, positive_fraction: number, weights: string|table, weights_backbone: string|table,
 --- trainable_backbone_layers: integer, norm_layer: function} num_classes: 91 by default, with the
---- background; image_mean, image_std: normalise the channels; score_thresh, nms_thresh: the least
---- probability of detections and their largest overlap; detections_per_img: the largest number of
---- detections; topk_candidates: how many detections of a class are compared; iou_thresh: the least
---- overlap of matched anchors, 0.5 by default; positive_fraction: the fraction of objects among the
---- anchors in the loss, 0.25 by default; weights: a state dict of the whole model or its file;
---- weights_backbone: that of the VGG or MobileNet; trainable_backbone_layers: how many stages
---- learn, from the last; norm_layer: makes the normalisations of ssdlite
+--- background; image_mean, image_std: normalise the channels; score_thresh: the least probability
+--- of detections, 0.01 by default (0.001 for ssdlite); nms_thresh: their largest overlap, 0.45 by
+--- default (0.55 for ssdlite); detections_per_img: the largest number of detections, 200 by default
+--- (300 for ssdlite); topk_candidates: how many detections of a class are compared, 400 by default
+--- (300 for ssdlite); iou_thresh: the least overlap of matched anchors, 0.5 by default;
+--- positive_fraction: the fraction of objects among the anchors in the loss, 0.25 by default;
+--- weights: a state dict of the whole model or its file; weights_backbone: that of the VGG or
+--- MobileNet; trainable_backbone_layers: how many of the last stages learn; norm_layer: makes the
+--- normalisations of ssdlite
 ---@return vision.models.detection.SSD
 local all = {num_classes = 91}
 for key, value in pairs(defaults) do all[key] = value end

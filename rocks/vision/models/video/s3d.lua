@@ -76,7 +76,7 @@ function S3D:forward(input)
 end
 
 --- S3D, from "Rethinking Spatiotemporal Feature Learning: Speed-Accuracy Trade-offs in Video
---- Classification". Input (N, 3, frames, H, W), at least 14 frames of 224 x 224 pixels; output (N,
+--- Classification". Input (N, 3, frames, H, W), at least 13 frames of 209 x 209 pixels; output (N,
 --- num_classes).
 ---@names vision.models.video.s3d
 ---@param options? {num_classes: integer, dropout: number, norm_layer: function, weights:
