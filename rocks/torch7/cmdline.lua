@@ -17,8 +17,16 @@ end
 
 local function bare(name) return (name:gsub("^%-+", "")) end
 
---- Adds an option with a default value, whose type determines the type of the option.
+local function check(method, what, value, expected)
+   if type(value) == expected then return end
+   torch.raise(("CmdLine:%s: %s: expected a %s, got %s"):format(method, what, expected,
+      classes.type(value)))
+end
+
+--- Adds an option with a default value. The type of this value is the type of the option, unless
+--- `kind` names another one.
 function CmdLine:option(name, default, help, kind)
+   check("option", "name", name, "string")
    local entry = {name = name, default = default, help = help or "", kind = kind or type(default)}
    self.options[bare(name)] = entry
    table.insert(self.entries, {option = entry})
@@ -26,6 +34,7 @@ end
 
 --- Adds a required argument.
 function CmdLine:argument(name, help, kind)
+   check("argument", "name", name, "string")
    local entry = {name = name, help = help or "", kind = kind or "string"}
    table.insert(self.arguments, entry)
    table.insert(self.entries, {argument = entry})
@@ -90,6 +99,7 @@ local function is_option(text) return text:find "^%-%-?%a" ~= nil end
 ---@return table params
 function CmdLine:parse(list)
    list = list or {}
+   check("parse", "list", list, "table")
    local params, at, count = defaults(self), 1, 0
    while list[at] do
       local word = list[at]
@@ -127,6 +137,9 @@ end
 function CmdLine:string(prefix, params, ignore)
    local parts, options = {prefix}, {}
    ignore = ignore or {}
+   check("string", "prefix", prefix, "string")
+   check("string", "params", params, "table")
+   check("string", "ignore", ignore, "table")
    for _, entry in ipairs(self.arguments) do
       local name = bare(entry.name)
       if params[name] ~= nil and not ignore[name] then
@@ -189,6 +202,9 @@ end
 ---@param params? table
 function CmdLine:log(path, params)
    local file = path
+   if type(path) ~= "string" and io.type(path) ~= "file" then
+      torch.raise("CmdLine:log: path: expected a path or an open file, got " .. classes.type(path))
+   end
    if type(path) == "string" then
       local problem
       file, problem = io.open(path, "w")

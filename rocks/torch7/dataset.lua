@@ -230,6 +230,7 @@ local function list_of(value) return type(value) == "table" and value or {value}
 
 local function sampled_batcher(indexes, options)
    options = options or {}
+   check(type(options) == "table", "options: expected a table, got %s", type(options))
    local size = math.tointeger(options.batchSize or 1)
    check(size and size >= 1, "batchSize: expected a count of records, got %s",
       tostring(options.batchSize))
@@ -308,6 +309,9 @@ end
 ---@return fun(): integer size
 return function(source, options)
    local indexes = {}
+   check(source ~= nil, "expected a tensor, a table or a path, got nil")
+   check(options == nil or type(options) == "table", "options: expected a table, got %s",
+      type(options))
    for k, one in ipairs(is_list(source) and source or {source}) do
       indexes[k] = finish(index_of(one), options or {})
    end

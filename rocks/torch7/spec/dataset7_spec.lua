@@ -81,6 +81,10 @@ describe("Torch7's dataset", function()
    it("refuses missing files, other machines' paths and wrong options", function()
       assert.raises("expected a path on this machine", function() Dataset "slowfs:///a/b" end)
       assert.raises("there is no such file", function() Dataset "/nowhere.csv" end)
+      assert.raises("dataset: expected a tensor, a table or a path, got nil", function() Dataset() end)
+      assert.raises("dataset: options: expected a table, got number", function() Dataset(torch.ones(2), 5) end)
+      assert.raises("dataset: options: expected a table, got number",
+         function() Dataset(torch.ones(2)).sampledBatcher(5) end)
       assert.raises("a label for each of 3 records, got 2", function()
          Dataset {x = torch.ones(3), y = torch.ones(2)}
       end)

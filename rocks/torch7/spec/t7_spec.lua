@@ -200,6 +200,16 @@ describe("Torch7's files", function()
 end)
 
 describe("Torch7's command line", function()
+   it("refuses wrong arguments, and then still prints", function()
+      local cmd, shown = torch.CmdLine(), print
+      assert.raises("CmdLine:option: name: expected a string, got number", function() cmd:option(5) end)
+      assert.raises("CmdLine:argument: name: expected a string, got nil", function() cmd:argument() end)
+      assert.raises("CmdLine:parse: list: expected a table, got number", function() cmd:parse(5) end)
+      assert.raises("CmdLine:string: params: expected a table, got nil", function() cmd:string "x" end)
+      assert.raises("CmdLine:log: path: expected a path or an open file, got number", function() cmd:log(5) end)
+      assert.equal(shown, print)
+   end)
+
    local function new()
       local cmd = torch.CmdLine()
       cmd:text "A program"
