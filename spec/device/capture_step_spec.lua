@@ -199,6 +199,18 @@ describe("a captured step", function()
             function(x) return x * fn() end)
       end
       refused(".*: a coroutine is called", function(x) return x * numbers() end)
+      refused("the function draws random numbers on the CPU, and a replay would use those of the capture; draw them on "
+         .. "the device", function(x) return torch.rand(1):item() < 0.5 and x or x * 2 end)
+      local path <const> = os.tmpname()
+      local file = assert(io.open(path, "w"))
+      for i = 1, 9 do file:write(i, "\n") end
+      file:close()
+      file = assert(io.open(path))
+      refused(".*: file:read is called", function(x) return x * file:read "n" end)
+      file:close()
+      local lines = io.lines(path)
+      refused(".*: the iterator of io.lines is called", function(x) return x * tonumber(lines()) end)
+      os.remove(path)
       local key = "part"
       for name, owner in pairs {
          ["optimizer.part"] = function(sgd) return sgd end,

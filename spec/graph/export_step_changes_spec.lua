@@ -254,6 +254,23 @@ describe("the export of a training step", function()
       end)
    end)
 
+   it("refuses a variable whose table is replaced, if fields of the table are read", function()
+      local head
+      for i = 100, 1, -1 do head = {number = i, after = head} end
+      no_export("export_step: the variable head has another value in each call of the function, which reads it",
+         function(m, t)
+            local number = head.number
+            head = head.after
+            return square(m, t) * (number > 50 and 2 or 1)
+         end)
+      local log
+      follows(function(m, t)
+         log = {rows = t:size(1)}
+         log.rows = log.rows + 1
+         return square(m, t)
+      end)
+   end)
+
    it("refuses changes of the library's own fields of layers", function()
       local Annealed, parent = torch.class("spec.Annealed", nn.Dropout)
       function Annealed:forward(input)
@@ -545,6 +562,8 @@ describe("the export of a training step", function()
       refused("os.time", function(m, t) return os.time() > 0 and square(m, t) or t:sum() end,
          "call it outside of the function, or ")
       refused("io.open", function(m, t) return io.open "/nonexistent" and t:sum() or square(m, t) end)
+      local file <close> = assert(io.open("README.md"))
+      refused("file:read", function(m, t) return square(m, t) * #file:read(1) end)
       local gain = coroutine.wrap(function() while true do coroutine.yield(1) end end)
       refused("a coroutine", function(m, t) return square(m, t) * gain() end)
       follows(function(m, t)

@@ -193,6 +193,19 @@ local function seeding_functions()
    return names
 end
 
+-- Methods of files whose results differ in each call, with their names.
+local reading <const> = {}
+for _, key in ipairs {"read", "lines", "seek"} do
+   local methods = io and io.stdout and debug and debug.getmetatable(io.stdout).__index
+   if type(methods) == "table" and methods[key] then reading[methods[key]] = "file:" .. key end
+end
+
+-- Returns whether a C function is one that io.lines or file:lines has returned.
+local function reads_lines(fn)
+   local _, upvalue = debug.getupvalue(fn, 1)
+   return type(upvalue) == "userdata" and io.type(upvalue) ~= nil
+end
+
 -- Returns whether a C function is one that coroutine.wrap has returned.
 local function is_coroutine(fn)
    local _, upvalue = debug.getupvalue(fn, 1)
@@ -221,7 +234,8 @@ local function note_call(watch, fn)
       note_table(watch, given, fn ~= table.insert and fn ~= rawset)
    end
    if fn == require and type(argument(1)) == "string" then watch.required[argument(1)] = true end
-   local name = is_coroutine(fn) and "a coroutine" or watch.seeding[fn]
+   local name = is_coroutine(fn) and "a coroutine" or watch.seeding[fn] or reading[fn]
+      or reads_lines(fn) and "the iterator of io.lines"
       or not harmless[fn] and watch.library.denied[fn]
    if name then
       table.insert(watch.varying, {

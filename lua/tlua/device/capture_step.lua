@@ -160,7 +160,8 @@ return function(kind)
    --- (capturable = true), and a changing learning rate must be a tensor. An operator that waits
    --- for the device raises an error in the call that captures, as does a value of Lua that fn
    --- changes and reads in each call, such as a count of calls, a tensor that an earlier call has
-   --- left in a variable, and a call of math.random or os.time: a replay runs no Lua.
+   --- left in a variable, a call of math.random or os.time, and random numbers or changes of
+   --- tensors on the CPU: a replay runs no Lua.
    --- `step:reset()` discards the graph and captures again.
    ---@param fn fun(...): any
    ---@param inputs any[]  examples of fn's arguments
@@ -234,11 +235,15 @@ return function(kind)
          local values = record and reads.of(record, {}, {}, {})
          if not values then return try_capture() end
          callees.check(title, values, "replay", callees.is_varying(values))
-         local check_host = outside.watch_host(title, values)
+         local check_host, random = outside.watch_host(title, values), torch.get_rng_state()
          local new, found, optimizers = try_capture()
          local fine, message = pcall(function()
             changes.check(title, values, "replay")
             check_host()
+            if not same(random, torch.get_rng_state()) then
+               torch.raise(title .. ": the function draws random numbers on the CPU, and a replay "
+                  .. "would use those of the capture; draw them on the device")
+            end
             local replaced = outside.replaced(values)
             if #replaced == 0 then return end
             for _, item in ipairs(replaced) do item[1](item[2]) end

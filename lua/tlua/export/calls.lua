@@ -8,6 +8,9 @@ local M = {}
 local RANDOM <const> = {["math.random"] = true, ["math.randomseed"] = true}
 local CLOCKS <const> = {["os.time"] = true, ["os.clock"] = true, ["os.date"] = true}
 
+local READS <const> = {["file:read"] = true, ["the iterator of io.lines"] = true,
+   ["io.read"] = true}
+
 -- Returns whether the function with a name sets the state of a random generator.
 local function is_seeding(name) return name:find "^torch%." ~= nil end
 
@@ -71,7 +74,7 @@ end
 --- recording.
 function M.is_varying(seen)
    local is_random = M.is_random(seen)
-   return function(name) return CLOCKS[name] or is_random(name) end
+   return function(name) return CLOCKS[name] or READS[name] or is_random(name) end
 end
 
 -- The distance between two calls at different times, in seconds: more than a day, so that the date,

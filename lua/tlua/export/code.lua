@@ -268,7 +268,10 @@ function Reader:fn(into, outer, fn)
          if name and kind ~= SELF then
             local updates, target = only_updates(nil, name)
             if target then table.insert(into.flows, {field = name, target = target}) end
-            if not updates and not target then into.used[name] = true end
+            if not updates and not target then
+               into.used[name] = true
+               if fn and kind == GETTABUP then into.variables[place + 1] = true end
+            end
          end
          local is_own = kind == GETFIELD and place == register
             or kind == GETTABUP and upvalues[place]
