@@ -136,6 +136,21 @@ describe("hooks of a module's call", function()
 end)
 
 describe("nn.Module", function()
+   it("refuses a plain tensor in place of a parameter, when parameters are listed", function()
+      local model = nn.Sequential(nn.Linear(2, 2))
+      model[1].weight = torch.ones(2, 2)
+      for _, list in ipairs {
+         function() model:parameters() end, function() model:named_parameters() end,
+         function() model:to "float64" end, function() model:state_dict() end,
+      } do
+         assert.raises("nn.Linear: weight: expected a parameter, as before, got a plain tensor: assign " ..
+            "nn.Parameter(tensor)", list)
+      end
+      model[1].weight = nn.Parameter(torch.ones(2, 2))
+      model[1].bias = nil
+      assert.equal(1, #model:parameters())
+   end)
+
    it("finds buffers and replaces modules by their paths", function()
       local model = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.BatchNorm1d(2)))
       assert.equal(model[2][1].running_mean, model:get_buffer "2.1.running_mean")

@@ -22,6 +22,30 @@ describe("functional_call", function()
       assert.is_nil(own.grad)
    end)
 
+   it("lists the given tensors as parameters while it runs, also in a call inside", function()
+      local Penalty, parent = torch.class("Penalty", nn.Module)
+      function Penalty:__init()
+         parent.__init(self)
+         self.layer = nn.Linear(2, 1, {bias = false})
+      end
+      function Penalty:forward(scale)
+         local sum = 0
+         for _, parameter in ipairs(self:parameters()) do sum = sum + parameter:sum() * scale end
+         if scale == 1 then return sum end
+         return sum + utils.functional_call(self, {["layer.weight"] = torch.ones(1, 2)}, 1) + #self:parameters()
+      end
+      local penalty = Penalty()
+      local weight = torch.tensor({{3.0, 4.0}}, {requires_grad = true})
+      local value = utils.functional_call(penalty, {["layer.weight"] = weight}, 10)
+      assert.equal(70 + 2 + 1, value:item())
+      value:backward()
+      assert.close({{10, 10}}, weight.grad)
+      assert.is_true(penalty:parameters()[1].is_parameter)
+      -- a plain tensor counts as a parameter only during the call
+      penalty.layer.weight = weight
+      assert.raises("weight: expected a parameter, as before", function() penalty:parameters() end)
+   end)
+
    it("finds buffers that nn.Buffer has marked, as register_parametrization does", function()
       local Shift = torch.class("Shift", nn.Module)
       function Shift:__init()

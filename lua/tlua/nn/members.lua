@@ -92,11 +92,62 @@ function M.visit(module, path, calls, shift, above)
    if calls.leave then calls.leave(module, path) end
 end
 
+-- Maps modules to the fields in which functional_call has put other tensors.
+local lent = setmetatable({}, {__mode = "k"})
+
+--- Sets whether the tensor in a field takes the place of a parameter for a while. Returns whether
+--- it did before.
+---@param module nn.Module
+---@param name any
+---@param on boolean
+---@return boolean
+function M.lend(module, name, on)
+   local names = lent[module] or {}
+   local before = names[name] or false
+   names[name] = on or nil
+   lent[module] = next(names) ~= nil and names or nil
+   return before
+end
+
+--- Returns whether the tensor in a field is a parameter or takes the place of one.
+---@param module nn.Module
+---@param name any
+---@param value any
+---@return boolean
+function M.counts_as_parameter(module, name, value)
+   if is_parameter(value) then return true end
+   local names = lent[module]
+   return names ~= nil and names[name] or false
+end
+
+-- Returns whether a field's value is computed from other parameters at each call.
+local function is_computed(module, name)
+   local recomputed, prunings = rawget(module, "_recomputed"), rawget(module, "_prunings")
+   return recomputed and recomputed[name] or prunings and prunings[name]
+end
+
+--- Raises an error if the program has replaced a parameter by a plain tensor, which no optimizer
+--- would train and no state would contain.
+---@param module nn.Module
+---@param name any
+---@param value any  the field's value, which is no parameter
+function M.check_replaced(module, name, value)
+   if rawget(module, "_fields").known[name] == "parameter" and torch.is_tensor(value)
+         and not is_computed(module, name) then
+      torch.raise(("%s: %s: expected a parameter, as before, got a plain tensor: assign "
+         .. "nn.Parameter(tensor)"):format(torch.type(module), tostring(name)))
+   end
+end
+
 --- Iterates over a module's own parameters.
 ---@param module nn.Module
 ---@return fun(): any, Tensor
 function M.own_parameters(module)
-   return filtered(module, is_parameter)
+   return filtered(module, function(value, name)
+      if M.counts_as_parameter(module, name, value) then return true end
+      M.check_replaced(module, name, value)
+      return false
+   end)
 end
 
 --- Iterates over a module's own buffers.

@@ -19,8 +19,11 @@ local Module <const> = members.Module -- this file adds methods to Module
 local function each(module, prefix, shift, visit)
    members.visit(module, prefix, {value = function(path, value, owner, name)
       if type(value) ~= "userdata" or not torch.is_tensor(value) then return end
-      if value.is_parameter or members.buffer_kind(owner, name, value) == "persistent" then
+      if members.counts_as_parameter(owner, name, value)
+            or members.buffer_kind(owner, name, value) == "persistent" then
          visit(path, value, owner, name)
+      else
+         members.check_replaced(owner, name, value)
       end
    end}, shift)
 end

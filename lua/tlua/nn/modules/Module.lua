@@ -148,7 +148,7 @@ function Module:__newindex(name, value)
    -- the field existed and was set to nil; in a dictionary, unlike in a module, it now comes last
    if fields.known[name] and self._items then order.remove(fields, name) end
    if not fields.known[name] then
-      fields.known[name] = true
+      fields.known[name] = members.is_parameter(value) and "parameter" or true
       order.add(self, fields.order, name)
    end
 end

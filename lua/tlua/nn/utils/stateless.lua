@@ -41,7 +41,8 @@ local function places(module)
    local found = {}
    members.visit(module, "", {value = function(path, value, owner, name)
       local is_tensor = torch.is_tensor(value)
-      if is_tensor and (value.is_parameter or members.buffer_kind(owner, name, value)) then
+      if is_tensor and (members.counts_as_parameter(owner, name, value)
+            or members.buffer_kind(owner, name, value)) then
          found[path] = {owner, name, value}
       end
    end})
@@ -125,7 +126,15 @@ function M.functional_call(...)
    end
 
    local function put(which)
-      for _, change in ipairs(changes) do rawset(change.owner, change.field, change[which]) end
+      for _, change in ipairs(changes) do
+         local owner, field = change.owner, change.field
+         rawset(owner, field, change[which])
+         if which == "own" then
+            members.lend(owner, field, change.lent)
+         elseif members.counts_as_parameter(owner, field, change.own) then
+            change.lent = members.lend(owner, field, true)
+         end
+      end
    end
    local lent = true
    local scope <close> = scopes.new(function()
