@@ -220,6 +220,8 @@ describe("errors of torch.vision.models.detection", function()
       for expected, message in pairs {
          ["detection_spec.lua:%d+: vision.models.detection.FasterRCNN: images: expected a list of images"] =
             message_of(function() model {} end),
+         ["images%[2%]: expected floating numbers of shape %(C, H, W%), got nil"] =
+            message_of(model, {images[1], nil, images[2]}, good),
          ["images%[1%]: expected floating numbers of shape %(C, H, W%), got a uint8 tensor"] =
             message_of(model, {torch.zeros(3, 4, 4, {dtype = "uint8"})}, good),
          ["targets: expected a list of 2 tables with boxes and labels, one for each image, got nil"] =

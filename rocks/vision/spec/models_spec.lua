@@ -280,6 +280,19 @@ describe("torch.vision.models", function()
    end)
 end)
 
+it("torch.vision.models take images of the sizes that their comments name", function()
+   local function fits(model, ...)
+      local shape = {...}
+      return (torch.no_grad(function() return pcall(model, torch.zeros(1, 3, table.unpack(shape))) end))
+   end
+   for name, side in pairs {alexnet = 63, squeezenet1_0 = 21, squeezenet1_1 = 17, densenet121 = 29,
+      convnext_tiny = 32} do
+      local model = models[name] {num_classes = 2}:eval()
+      assert.is_true(fits(model, side, side), name)
+      assert.is_false(fits(model, side - 1, side - 1), name)
+   end
+end)
+
 describe("errors of torch.vision.models", function()
    it("name an unknown model and the nearest one", function()
       assert.matches('models_spec.lua:%d+: vision.models.get_model: there is no model "resnet51"; did you mean '
@@ -316,6 +329,14 @@ describe("errors of torch.vision.models", function()
          message_of(function() models.resnet18 {num_class = 3} end))
       assert.matches("vision.models.resnet18: num_classes: expected an integer of at least 0, got %-1",
          message_of(function() models.resnet18 {num_classes = -1} end))
+      for _, width in ipairs {-1, 0, 0 / 0, math.huge} do
+         assert.matches("vision.models.mobilenet_v3_small: width_mult: expected a finite number above 0, got",
+            message_of(function() models.mobilenet_v3_small {width_mult = width} end))
+      end
+      for _, divisor in ipairs {0, -8, 1.5} do
+         assert.matches("vision.models.mobilenet_v2: round_nearest: expected an integer of at least 1, got",
+            message_of(function() models.mobilenet_v2 {round_nearest = divisor} end))
+      end
       assert.matches("vision.models.resnet18: options: expected a table",
          message_of(function() models.resnet18(10) end))
       assert.matches("vision.models.vit_b_16: image_size: expected a multiple of the patches' 16 pixels, got 100",

@@ -149,7 +149,8 @@ function M.check(title, images, targets, is_training, first, last, further)
    if type(images) ~= "table" or #images == 0 then
       args.refuse(title, "images", "a list of images (C, H, W)", images)
    end
-   for i, image in ipairs(images) do
+   for i = 1, #images do
+      local image = images[i]
       if not torch.is_tensor(image) or image:dim() ~= 3 or not image:is_floating_point()
             or image:numel() == 0 then
          args.refuse(title, ("images[%d]"):format(i), "floating numbers of shape (C, H, W)", image)
@@ -160,7 +161,8 @@ function M.check(title, images, targets, is_training, first, last, further)
       args.refuse(title, "targets", ("a list of %d tables with boxes and labels, one for each "
          .. "image"):format(#images), type(targets) == "table" and #targets or targets)
    end
-   for i, target in ipairs(targets) do
+   for i = 1, #targets do
+      local target = targets[i]
       local which = ("targets[%d]"):format(i)
       if type(target) ~= "table" then
          args.refuse(title, which, "a table with boxes and labels", target)
