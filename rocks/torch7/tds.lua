@@ -165,6 +165,15 @@ function Vec:sort(compare)
 end
 
 function Vec:concat(separator, first, last)
+   for what, value in pairs {i = first, j = last} do
+      if not math.tointeger(value) then
+         tlua.raise(("tds.Vec:concat: %s: expected a position, got %s"):format(what,
+            tostring(value)))
+      end
+   end
+   if separator ~= nil and type(separator) ~= "string" and type(separator) ~= "number" then
+      tlua.raise("tds.Vec:concat: sep: expected a string, got " .. classes.type(separator))
+   end
    local parts = {}
    for i = first or 1, last or #self do parts[#parts + 1] = tostring(self[i]) end
    return table.concat(parts, separator)

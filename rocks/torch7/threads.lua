@@ -56,11 +56,20 @@ local function receive(self, seconds)
    return true
 end
 
+-- Returns a message of tlua's workers without the name of tlua's DataLoader.
+local function own_message(text) return (tostring(text):gsub("data%.DataLoader: ", "", 1)) end
+
+-- Sends a job to a thread. The job is counted only after it was sent, because sending fails for
+-- values that cannot be sent to a thread.
 local function send(self, worker, job, packed)
-   self.serial = self.serial + 1
-   self.jobs[self.serial] = job
+   local serial = self.serial + 1
+   local sent, problem = pcall(self.pool.send, self.pool, worker, serial, packed)
+   if not sent then
+      tlua.raise("threads.Threads:addjob: " .. own_message(problem):gsub("^[^:]*:%d+: ", ""))
+   end
+   self.serial = serial
+   self.jobs[serial] = job
    self.load[worker] = self.load[worker] + 1
-   self.pool:send(worker, self.serial, packed)
 end
 
 --- Starts n threads. Each thread calls the given functions one after another, with its number from
@@ -68,8 +77,9 @@ end
 function Threads:__init(n, ...)
    check(math.type(n) == "integer" and n >= 1,
       "threads.Threads: N: expected a count of threads, got %s", tostring(n))
-   local inits = {...}
-   for i, fn in ipairs(inits) do
+   local inits = {}
+   for i = 1, select("#", ...) do
+      local fn = select(i, ...)
       check(type(fn) == "function", "threads.Threads: f%d: expected a function, got %s", i,
          type(fn))
       inits[i] = values.pack(shared, fn)
@@ -164,7 +174,7 @@ function Threads:dojob()
    local answer = table.remove(self.done, 1)
    if not answer.good then
       self.errors = true
-      tlua.raise(("[thread %d callback] %s"):format(answer.worker, answer.result))
+      tlua.raise(("[thread %d callback] %s"):format(answer.worker, own_message(answer.result)))
    end
    if not answer.job.ending then return end
    local good, problem = pcall(answer.job.ending, values.unpack(answer.result))
@@ -282,6 +292,11 @@ end
 -- whole, so this needs no lock.
 local Condition = classes.class "threads.Condition"
 
+local function check_mutex(name, mutex)
+   check(classes.isTypeOf(mutex, "threads.Mutex"), "%s: mutex: expected a threads.Mutex, got %s",
+      name, classes.type(mutex))
+end
+
 local function length(path)
    local file = io.open(path, "rb")
    if not file then return nil end
@@ -312,6 +327,8 @@ function Condition:id() return self.number end
 
 --- Unlocks the mutex, waits for a signal, and locks the mutex again.
 function Condition:wait(mutex)
+   check_mutex("threads.Condition:wait", mutex)
+   check(exists(mutex.path .. ".held"), "threads.Condition:wait: the lock is not held")
    append(self.path .. ".waiting")
    local ticket, wait = length(self.path .. ".waiting"), 1e-5
    mutex:unlock()
@@ -343,6 +360,7 @@ end
 function M.safe(fn, mutex)
    check(type(fn) == "function", "threads.safe: func: expected a function, got %s", type(fn))
    local own = mutex == nil
+   if not own then check_mutex("threads.safe", mutex) end
    mutex = mutex or M.Mutex()
    -- The lock is freed when the returned function is collected, and only by this interpreter.
    local keeper = own and setmetatable({}, {__gc = function() mutex:free() end}) or nil

@@ -49,6 +49,32 @@ describe("Torch7's threads", function()
          counter:free()]])
    end)
 
+   it("do not count a job that cannot be sent, or a wait without a held lock", function()
+      assert.equal("threads.Threads:addjob: field 'value' of field [2] is a coroutine, which cannot travel to another "
+         .. "thread\ntrue\ndone\n", run [[
+         local threads = require "threads"
+         local pool = threads.Threads(1)
+         local good, problem = pcall(pool.addjob, pool, function() end, nil, coroutine.create(print))
+         print((problem:gsub("^.-: ", "", 1)))
+         print(not pool:hasjob())
+         pool:synchronize() -- waits for no job
+         pool:terminate()
+         print "done"]])
+      assert.equal("threads.Condition:wait: mutex: expected a threads.Mutex, got nil\n"
+         .. "threads.Condition:wait: the lock is not held\nthreads.safe: mutex: expected a threads.Mutex, got number\n"
+         .. "threads.Threads: f1: expected a function, got nil\n", run [[
+         local threads = require "threads"
+         local condition, mutex = threads.Condition(), threads.Mutex()
+         local function show(...) print((select(2, pcall(...)):gsub("^.-: ", "", 1))) end
+         show(condition.wait, condition)
+         show(condition.wait, condition, mutex)
+         show(threads.safe, print, 5)
+         show(threads.Threads, 1, nil, function() end)
+         condition:free()
+         mutex:free()]])
+      assert.raises("tds.Vec:concat: i: expected a position, got x", function() tds.Vec(1):concat(",", "x") end)
+   end)
+
    it("leave an AtomicCounter and a Vec unchanged if an argument is wrong", function()
       local counter, vec = tds.AtomicCounter(), tds.Vec(1, 2, 3)
       assert.raises('tds.AtomicCounter:inc: value: expected an integer, got "a"', function() counter:inc "a" end)
