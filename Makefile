@@ -874,9 +874,10 @@ sim:
 	@TLUA_SPEC_DEVICE=sim $(MAKE) --no-print-directory SPEC='$(or $(SPEC),$(SIM_SPECS))' \
 	  SPEC_ARGS='$(if $(SPEC),,$(SIM_ARGS)) $(SPEC_ARGS)' check
 
-# Runs the same specs, and those of devices and GPUs, on the emulated GPU (spec/cuda). Wrong calls
-# (the specs fuzz and names) are left out, since they reach no kernel. TLUA_EMULATED_SEED changes
-# the order of threads.
+# Runs the same specs, and those of devices and GPUs, on the emulated GPU (spec/cuda). Left out are
+# wrong calls (the specs fuzz and names), since they reach no kernel, and specs of programs that the
+# simulated device runs too; other specs of programs stay. TLUA_EMULATED_SEED changes the order of
+# threads.
 EMULATED_SPECS = $(SIM_SPECS) spec/cuda spec/device
 emulated-build:
 	@+$(MAKE) --no-print-directory CUDA=0 $(EMULATED)/tlua_cuda.so $(EMULATED_NCCL) $(SIM_PLUGIN)
@@ -886,7 +887,7 @@ emulated:
 	@.ci/deps build test
 	@+$(MAKE) --no-print-directory emulated-build
 	@+TLUA_SPEC_DEVICE=cuda TLUA_PLUGINS='$(abspath $(EMULATED))' $(MAKE) --no-print-directory CUDA=0 \
-	  SPEC='$(or $(SPEC),$(EMULATED_SPECS))' SPEC_ARGS='$(if $(SPEC),,$(SIM_ARGS) $(addprefix --exclude spec/ops/,fuzz names)) $(SPEC_ARGS)' check
+	  SPEC='$(or $(SPEC),$(EMULATED_SPECS))' SPEC_ARGS='$(if $(SPEC),,$(SIM_ARGS) $(addprefix --exclude spec/,ops/fuzz ops/names graph/sweep graph/export_step)) $(SPEC_ARGS)' check
 # Some kernels are compiled again, so that their memory accesses are counted and checked for races.
 COUNTED := $(BUILD)/counted
 COUNTED_SRC := $(sort $(wildcard spec/cuda/counted/*.cu)) \
@@ -950,14 +951,17 @@ ASAN_ENV = ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:a
   LSAN_OPTIONS=suppressions=$(SUPPRESSIONS)/lsan.supp:print_suppressions=0 UBSAN_OPTIONS=print_stacktrace=1
 # Left out are specs that run long and call no C code that other specs do not call too: examples,
 # agents, whole models of vision, text and sound and their export, trainings in several processes,
-# the names of Torch7, and Lua code of packages that uses only operators, sockets and process groups.
+# the names of Torch7, translated Python, and Lua code of packages that uses only operators, sockets
+# and process groups.
 WITHOUT_ASAN = spec/examples $(foreach name,$(notdir $(wildcard rocks/*)),rocks/$(name)/spec/examples) \
   $(filter-out $(addprefix rocks/torch7/spec/,image7_% t7_% threads7_%),$(wildcard rocks/torch7/spec/*.lua)) \
   $(addprefix rocks/,audio/spec/functional audio/spec/rnnt plot/spec text/spec/models \
   hub/spec/hub llm/spec/batch llm/spec/cache mlflow/spec/mlflow \
   onnx/spec/export rl/spec/agents serve/spec/command serve/spec/language serve/spec/versions text/spec/searches text/spec/tokenizer \
-  vision/spec/models $(addprefix trainer/spec/,lies other_ranks resume strategy sweep)) \
-  $(foreach name,checkpoint context elastic fsdp gpt optim pipelining tensor,spec/dist/$(name)_spec) spec/port/training
+  vision/spec/models vision/spec/detection text/spec/finetune graphs/spec/hgt \
+  $(addprefix trainer/spec/,lies other_ranks resume strategy sweep)) \
+  $(foreach name,checkpoint context ddp elastic fsdp gpt launcher optim pipelining tensor,spec/dist/$(name)_spec) \
+  spec/port spec/lua/strict spec/main/doctor
 asan:
 	@.ci/deps build test
 	@+$(ASAN_ENV) $(call SANITIZED,asan,address$(comma)undefined,$(addprefix --exclude ,$(WITHOUT_ASAN)))

@@ -6,7 +6,8 @@ local torch = require "tlua"
 -- How often each call is repeated. During these calls, almost every allocation runs a collection cycle. An error may
 -- occur in only one of a hundred calls, so larger numbers help to find errors with a sanitizer.
 local asked <const> = tonumber(os.getenv "SPEC_TIMES")
-local many <const>, few <const> = asked or 25, asked or 3
+local sanitized <const> = os.getenv "SPEC_SANITIZED" == "1"
+local many <const>, few <const> = asked or (sanitized and 12 or 25), asked or (sanitized and 2 or 3)
 -- These calls make many allocations, so they are repeated less often.
 local long_calls <const> = {jacobians = true, ["saving and loading"] = true, ["NumPy's files"] = true,
    vmap = true, checkpoint = true, collating = true, optimizers = true}

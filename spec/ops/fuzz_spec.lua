@@ -6,8 +6,10 @@ local torch = require "tlua"
 local device = require "spec.support.device"
 local table_of = require "spec.support.table"
 
--- There are fewer calls on a device, because most of the code runs on the host and is the same for every device.
-local calls_per_form <const> = device.name and 50 or 200
+-- There are fewer calls on a device, because most of the code runs on the host and is the same for every device, and
+-- with a sanitizer, which makes them slow.
+local sanitized <const> = os.getenv "SPEC_SANITIZED" == "1"
+local calls_per_form <const> = device.name and 50 or sanitized and 80 or 200
 local memory_limit <const> = 256 << 20
 -- The time limit for a call. No call needs nearly as long, even with sanitizers, and a call that hangs takes much
 -- longer.

@@ -7,7 +7,7 @@ local lazy = require "tlua.lazy"
 
 -- How often a function is called with random arguments, after calls with fixed arguments. The number is smaller with a
 -- sanitizer.
-local calls <const> = os.getenv "SPEC_SANITIZED" == "1" and 3 or 12
+local calls <const> = os.getenv "SPEC_SANITIZED" == "1" and 2 or 12
 -- The limit is high, because the weights of nn.Transformer take 177 MB, and those of an earlier instance may not be
 -- collected yet.
 local memory_limit <const> = 512 << 20
