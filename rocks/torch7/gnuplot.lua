@@ -57,8 +57,20 @@ for _, name in ipairs {"splot", "scatter3"} do
    end
 end
 
-function M.imagesc(x) return show(tlua.utils.plot.image(types.untag(x:float()))) end
-function M.hist(x, bins) return M.plot(x:view(-1).histc(x, bins or 30)) end
+local function check_tensor(name, x)
+   if not types.is_tensor(x) then
+      tlua.raise(("gnuplot.%s: expected a tensor, got %s"):format(name, type(x)))
+   end
+end
+
+function M.imagesc(x)
+   check_tensor("imagesc", x)
+   return show(tlua.utils.plot.image(types.untag(x:float())))
+end
+function M.hist(x, bins)
+   check_tensor("hist", x)
+   return M.plot(x:view(-1).histc(x, bins or 30))
+end
 function M.title(text) title = text end
 function M.figure() file, title = nil, nil end
 function M.pngfigure(path) file = path end

@@ -79,6 +79,15 @@ end
 --- that are not options.
 function Parser:parse(list)
    list = list or _G.arg or {}
+   if type(list) ~= "table" then
+      tlua.raise("xlua.OptionParser:parse: expected a list of arguments, got " .. type(list))
+   end
+   for i = 1, #list do
+      if type(list[i]) ~= "string" then
+         tlua.raise(("xlua.OptionParser:parse: argument %d: expected a string, got %s"):format(i,
+            type(list[i])))
+      end
+   end
    local values, rest, i = {}, {}, 1
    while i <= #list do
       local word = list[i]

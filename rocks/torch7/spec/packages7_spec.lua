@@ -383,6 +383,12 @@ describe("Torch7's paths and xlua", function()
       assert.raises("sys.split: text: expected a string, got 5", function() sys.split(5, ",") end)
       assert.same({"a", "", "b"}, sys.split(",a,,b,", ","))
       assert.raises("xlua.progress: at: expected an integer, got nil", function() xlua.progress(nil, 2) end)
+      local options = xlua.OptionParser()
+      assert.raises("OptionParser:parse: expected a list of arguments, got number", function() options:parse(5) end)
+      assert.raises("OptionParser:parse: argument 1: expected a string, got number", function() options:parse {5} end)
+      local gnuplot = require "tlua.torch7.gnuplot"
+      assert.raises("gnuplot.hist: expected a tensor, got nil", function() gnuplot.hist() end)
+      assert.raises("gnuplot.imagesc: expected a tensor, got table", function() gnuplot.imagesc {} end)
       assert.raises("class.istype: name: expected a string, got nil",
          function() require "tlua.torch7.class".istype(setmetatable({}, {})) end)
    end)
