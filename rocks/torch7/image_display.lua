@@ -87,7 +87,7 @@ local shown <const> = "image zoom min max legend win x y scaleeach gui offscreen
    .. "saturate file input"
 
 --- Arranges images as toDisplayTensor does, and writes the result to the file `file`, by default
---- image.png. Returns the file's name. In Torch7 it opens a window; here it does not.
+--- image.png. Returns the file's name. Torch7's display opened a window instead.
 function M.display(...)
    local first = ...
    local o

@@ -42,8 +42,8 @@ end
 
 local function by_fft(x, y)
    local n = x:size(-1) + y:size(-1) - 1
-   -- The size is a power of two, or three quarters of one, since Fourier transforms of such sizes
-   -- are fast.
+   -- The size is a power of two, or three quarters of a power of two, since Fourier transforms of
+   -- such sizes are fast.
    local size = 1
    while size < n do size = size * 2 end
    if size // 4 * 3 >= n then size = size // 4 * 3 end

@@ -54,7 +54,7 @@ local function resize(self, image, antialias)
 end
 
 -- Resizes an image, cuts out its centre, scales it to the interval from 0 to 1, and normalises it.
--- Steps that have no option are left out.
+-- A step is left out if its option was not given.
 local function prepare(self, image, antialias)
    if not torch.is_tensor(image) then
       args.refuse(torch.type(self), "image", "a tensor (..., C, H, W)", image)

@@ -338,7 +338,7 @@ local function solve(title, from, to)
    local rows, values = {}, {}
    for i = 1, 4 do
       local ex, ey, sx, sy = to[i][1], to[i][2], from[i][1], from[i][2]
-      -- As in torchvision, the rows are computed in float32; rows of integers are exact.
+      -- As in torchvision, the rows are rounded to float32, which keeps integers exactly.
       rows[#rows + 1] = numbers({ex, ey, 1, 0, 0, 0, -sx * ex, -sx * ey}, nil, "cpu"):double()
       rows[#rows + 1] = numbers({0, 0, 0, ex, ey, 1, -sy * ex, -sy * ey}, nil, "cpu"):double()
       values[#values + 1], values[#values + 2] = sx, sy
