@@ -9,6 +9,7 @@ local class = require "tlua.class"
 local lazy = require "tlua.lazy"
 local json = require "tlua.utils.json"
 local follow = require "tlua.export.follow"
+local keep_random = require "tlua.export.random"
 local nested = require "tlua.export.nested"
 local trace = require "tlua.export.trace"
 
@@ -370,10 +371,10 @@ end
 -- Raises an error unless the program's results equal the model's. For inputs other than the
 -- example, the model may raise an error, and nothing is compared then.
 local function compare(graph, call, tensors, is_example)
-   local random = torch.get_rng_state()
+   local restore_random = keep_random()
    local results = table.pack(pcall(trace.call, call, tensors))
    call.reset()
-   torch.set_rng_state(random)
+   restore_random()
    if not results[1] then
       if is_example then error(results[2], 0) end
       return
@@ -382,7 +383,7 @@ local function compare(graph, call, tensors, is_example)
    nested.flatten("export", "result", {table.unpack(results, 2, results.n)}, expected)
    local outputs = graph:run(tensors)
    call.reset()
-   torch.set_rng_state(random)
+   restore_random()
    for i, output in ipairs(outputs) do
       if not nested.same_bits(output, expected[i]) then
          torch.raise(("export: result %d of the program has other values than the model's; a "
@@ -410,7 +411,7 @@ end
 -- if optimizations were left out. Results are compared for the example, and for another value of
 -- each dynamic size.
 local function optimized(graph, call, tensors, symbols)
-   local random = torch.get_rng_state()
+   local restore_random = keep_random()
    local sets = {tensors}
    for _, symbol in ipairs(symbols) do
       local size = tensors[symbol[1].input]:size(symbol[1].dim)
@@ -421,7 +422,7 @@ local function optimized(graph, call, tensors, symbols)
    local function run(program)
       local results = {}
       for _, set in ipairs(sets) do
-         torch.set_rng_state(random)
+         restore_random()
          for _, result in ipairs(program:run(set)) do results[#results + 1] = result end
          call.reset()
       end
@@ -429,7 +430,7 @@ local function optimized(graph, call, tensors, symbols)
    end
    local better, _, problem =
       require "tlua.compile.compare".optimize(graph, tensors, run(graph), run)
-   torch.set_rng_state(random)
+   restore_random()
    return better or graph, problem
 end
 

@@ -200,7 +200,9 @@ describe("a captured step", function()
       end
       refused(".*: a coroutine is called", function(x) return x * numbers() end)
       refused("the function draws random numbers on the CPU, and a replay would use those of the capture; draw them on "
-         .. "the device", function(x) return torch.rand(1):item() < 0.5 and x or x * 2 end)
+         .. "the device", function(x)
+         return torch.rand(1, {device = "cpu"}):item() < 0.5 and x or x * 2
+      end)
       local path <const> = os.tmpname()
       local file = assert(io.open(path, "w"))
       for i = 1, 9 do file:write(i, "\n") end
@@ -261,8 +263,8 @@ describe("a captured step", function()
    end)
 
    it("refuses a step that changes a tensor on the CPU", function()
-      local net, count = nn.Linear(2, 2):to(kind), torch.zeros(1)
-      net.steps = torch.zeros(1)
+      local net, count = nn.Linear(2, 2):to(kind), torch.zeros(1, {device = "cpu"})
+      net.steps = torch.zeros(1, {device = "cpu"})
       local average = optim.swa_utils.AveragedModel(net)
       for name, fn in pairs {
          ["count"] = function() count:add_(1) end,

@@ -233,3 +233,42 @@ describe("torch.export of a model that calls a function of Lua whose result diff
       follows(model, torch.export(model, {x}))
    end)
 end)
+
+describe("a program on a device that was seeded separately", function()
+   local kind <const> = require("spec.support.device").name or "sim"
+
+   it("draws the numbers of that device, as the model does", function()
+      local t, model = torch.ones(64, {device = kind}), nn.Dropout(0.5)
+      local w = torch.ones(64, {device = kind, requires_grad = true})
+      local sgd = torch.optim.SGD({w}, {lr = 0.1})
+      local function step(input)
+         sgd:zero_grad()
+         local loss = model(input * w):sum()
+         loss:backward()
+         sgd:step()
+         return loss:detach()
+      end
+      torch.manual_seed(1)
+      for _, separate in ipairs {true, false} do
+         if separate then torch[kind].manual_seed_all(5) end
+         local state = torch[kind].get_rng_state()
+         local program = torch.export(model, {t})
+         local trained = torch.export_step(step, {t}, {optimizer = sgd})
+         local compiled = torch.compile(model)
+         for _, fn in ipairs {program, compiled} do
+            torch[kind].set_rng_state(state)
+            local expected = {}
+            for i = 1, 4 do expected[i] = model(t) end
+            torch[kind].set_rng_state(state)
+            for i = 1, 4 do assert(expected[i]:equal(fn(t)), i) end
+         end
+         torch[kind].set_rng_state(state)
+         local expected = step(t)
+         torch.no_grad(function() w:fill_(1) end)
+         torch[kind].set_rng_state(state)
+         assert(trained(t):equal(expected))
+         torch.no_grad(function() w:fill_(1) end)
+         torch.manual_seed(1)
+      end
+   end)
+end)

@@ -772,6 +772,8 @@ bool tli_program_run(tl_Program *p, tli_Generator *generator, int64_t *most,
   tli_RunContext *c = take_context(p);
   bool ok = c != NULL;
   if (generator == NULL && g->step) generator = &p->generator;
+  /* a device that was seeded separately has a generator of its own */
+  if (generator) generator = tli_generator_of(generator, g->device);
   if (ok && generator) follow(&c->generator, generator);
   ok = ok && run_within_limits(p, c, most, sizes, inputs, outputs);
   /* after a failure the generator keeps its position, so that the caller may make the calls in

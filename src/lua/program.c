@@ -522,7 +522,8 @@ static int program_reads(lua_State *L) {
 
 static int program_save(lua_State *L) {
   tl_Program *p = tli_check_program(L, 1);
-  return tli_program_save(p, &tli_state(L)->generator, luaL_checkstring(L, 2)) ? 0 : tli_raise(L);
+  const tli_Generator *g = tli_generator_of(&tli_state(L)->generator, own_graph(L, 1)->device);
+  return tli_program_save(p, g, luaL_checkstring(L, 2)) ? 0 : tli_raise(L);
 }
 
 /* program:share(from) makes the program use the state of the program `from` (tl_program_share). */

@@ -4,6 +4,7 @@
 local torch = require "tlua"
 local class = require "tlua.class"
 local arguments = require "tlua.compile.arguments"
+local keep_random = require "tlua.export.random"
 local states = require "tlua.compile.state"
 local strided = require "tlua.export.strided"
 local training = require "tlua.compile.training"
@@ -163,7 +164,7 @@ end
 -- Returns whether the program of an entry, including the checks before each run, is at most 2 %
 -- slower than the function.
 local function is_faster(self, slot, entry, values)
-   local random = torch.get_rng_state()
+   local restore_random = keep_random()
    local repeats = 1
    local function eager()
       for _ = 1, repeats do self.fn(table.unpack(values, 1, values.n)) end
@@ -177,21 +178,21 @@ local function is_faster(self, slot, entry, values)
    local a, b = math.huge, math.huge
    for _ = 1, 3 do a, b = math.min(a, time(eager, 0.01)), math.min(b, time(compiled, 0.01)) end
    slot[1] = nil
-   torch.set_rng_state(random)
+   restore_random()
    self.times = {a / repeats, b / repeats}
    return b <= a * 1.02
 end
 
 -- Drops the optimized program of an entry if the program as it was recorded is faster.
 local function choose(entry)
-   local random = torch.get_rng_state()
+   local restore_random = keep_random()
    local function run_handle() entry.handle:run(entry.example) end
    local function run_better() entry.better:run(entry.example) end
    local a, b = math.huge, math.huge
    for _ = 1, 5 do
       a, b = math.min(a, time(run_handle, 0.05)), math.min(b, time(run_better, 0.05))
    end
-   torch.set_rng_state(random)
+   restore_random()
    if a < b then entry.better, entry.versions = nil, nil end
 end
 
@@ -199,10 +200,10 @@ end
 -- slot.
 local function compile(self, slot, call, values)
    local record = require "tlua.compile.record"
-   local random <const> = torch.get_rng_state()
+   local restore_random <const> = keep_random()
    local restore = call.live and training.put_copies(call.written)
    local fine, entry = pcall(record.record, call)
-   torch.set_rng_state(random)
+   restore_random()
    if restore then restore() end
    if not fine then
       local why = type(entry) == "table" and entry.why or tostring(entry)
@@ -264,7 +265,7 @@ local function watched_call(self, slot, ...)
    local values = table.pack(...)
    local template, leaves, tables = arguments.flatten(values)
    local before = slot.pending
-   local random = torch.get_rng_state()
+   local restore_random = keep_random()
    local records = before and before.live
    local loose = records and states.without_versions(before.state.tensors)
    local ready = before and not states.difference(before.state, loose)
@@ -317,7 +318,8 @@ local function watched_call(self, slot, ...)
       end
       compile(self, slot, {
          fn = self.fn, template = template, leaves = leaves, state = state, watch = seen,
-         results = {n = results.n - 1, table.unpack(results, 2, results.n)}, random = random,
+         results = {n = results.n - 1, table.unpack(results, 2, results.n)},
+         restore_random = restore_random,
          on_cpu = on_cpu, tables = tables, batch = slot.dynamic and batch_of(leaves),
          live = records, written = written, backend = type(self.options.backend) == "function",
       }, values)

@@ -8,6 +8,7 @@ local arguments = require "tlua.compile.arguments"
 local compare = require "tlua.compile.compare"
 local strided = require "tlua.export.strided"
 local training = require "tlua.compile.training"
+local keep_random = require "tlua.export.random"
 local watch = require "tlua.compile.watch"
 
 local M = {}
@@ -126,19 +127,19 @@ end
 --- Returns whether the program is right for this call as well.
 function M.fits(entry, tensors, batch)
    local restore = training.put_copies(entry.written or {})
-   local random <const> = torch.get_rng_state()
+   local restore_random <const> = keep_random()
    local fine, why = pcall(function()
       local given = copies_of(strided.lines(entry.strided, tensors), entry.recorded.live)
       local other = trace.record(entry.recorded, given)
       entry.handle:fits_all({batch}, other)
    end)
    restore()
-   torch.set_rng_state(random)
+   restore_random()
    return fine, why
 end
 
 --- Records a call. `call` has the fields fn, template, leaves, state, watch (of the second watched
---- call), results (packed) and random (the generator's state before that call). Returns an entry:
+--- call), results (packed) and restore_random (for the state before that call). Returns an entry:
 --- the program `handle`, the results' `template`, `leaves` and `places`, and more. Raises
 --- {why = text} if the call cannot be recorded.
 function M.record(call)
@@ -212,7 +213,7 @@ function M.record(call)
       end
    end
    local function run(program)
-      torch.set_rng_state(call.random)
+      call.restore_random()
       return program:run(strided.lines(found, tensors))
    end
    local got = run(handle)
@@ -270,13 +271,13 @@ end
 
 --- Optimizes an entry's program again after the values of the tensors have changed.
 function M.update(entry)
-   local random = torch.get_rng_state()
+   local restore_random = keep_random()
    local function run(program)
-      torch.set_rng_state(random)
+      restore_random()
       return program:run(entry.example)
    end
    M.optimize(entry, entry.state, run(entry.handle), run)
-   torch.set_rng_state(random)
+   restore_random()
 end
 
 return M

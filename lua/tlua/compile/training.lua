@@ -3,6 +3,7 @@
 -- function's results.
 
 local torch = require "tlua"
+local keep_random = require "tlua.export.random"
 
 local M = {}
 
@@ -112,7 +113,7 @@ end
 --- function. Both are timed in the forward pass, with gradients recorded. The backward pass is the
 --- same for both.
 function M.is_faster(calls, _, entry, values)
-   local random, restore = torch.get_rng_state(), M.put_copies(entry.written)
+   local restore_random, restore = keep_random(), M.put_copies(entry.written)
    local repeats = 1
    local arguments = require "tlua.compile.arguments"
    local _, leaves = arguments.flatten(values)
@@ -134,7 +135,7 @@ function M.is_faster(calls, _, entry, values)
       calls.times = {a / repeats, b / repeats}
    end)
    restore()
-   torch.set_rng_state(random)
+   restore_random()
    if not fine then error(why, 0) end
    return calls.times[2] <= calls.times[1] * 1.02
 end

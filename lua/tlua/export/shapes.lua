@@ -46,9 +46,9 @@ return function(graph, ...)
       end
    end
    if #calls == 0 then return graph end
-   local random = torch.get_rng_state()
+   local restore_random = require "tlua.export.random"()
    local results = graph:evaluate_(calls, tensors)
-   torch.set_rng_state(random)
+   restore_random()
    for i, node in ipairs(calls) do
       note(node, results[i])
    end

@@ -11,6 +11,7 @@ local Fused = require "tlua.optim.Fused"
 local Optimizer = require "tlua.optim.Optimizer"
 local changes = require "tlua.export.changes"
 local follow = require "tlua.export.follow"
+local keep_random = require "tlua.export.random"
 local nested = require "tlua.export.nested"
 local outside = require "tlua.export.outside"
 local reach = require "tlua.export.reach"
@@ -456,11 +457,6 @@ local function record(call, parts, tensors, symbols)
    return graph, function()
       return follow.new(graph, parts, order, increments, call.named, schedule)
    end
-end
-
-local function keep_random()
-   local state = torch.get_rng_state()
-   return function() torch.set_rng_state(state) end
 end
 
 -- Adds to `parts` the fields and upvalues that the first call has read. Fields of the optimizers,
