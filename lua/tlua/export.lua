@@ -328,10 +328,10 @@ local function keep_buffers(call)
    return function()
       local changes = {}
       for _, entry in ipairs(kept) do
-         local tensor, value, version, name = table.unpack(entry)
-         if tensor._version ~= version then
-            if not call.changes then changes[#changes + 1] = {name, tensor, tensor:clone()} end
-            tensor:copy_(value)
+         local tensor = entry[1]
+         if tensor._version ~= entry[3] then
+            if not call.changes then changes[#changes + 1] = {entry[4], tensor, tensor:clone()} end
+            tensor:copy_(entry[2])
             entry[3] = tensor._version
          end
       end
