@@ -3,6 +3,11 @@
 local ranks = require "spec.dist.ranks"
 
 describe("send and recv", function()
+   it("are refused in a group of one rank, which would wait forever", ranks:case(1, [[
+      refused("recv: the group has no other rank that could send a message", dist.recv, torch.ones(2))
+      refused("recv: the group has no other rank that could send a message", dist.irecv, torch.ones(2))
+   ]]))
+
    it("move tensors of any size, in order", ranks:case(3, [[
       local next_rank, previous = (rank + 1) % size, (rank - 1) % size
       for _, numel in ipairs {0, 1, 5000, 300000} do

@@ -92,6 +92,8 @@ static bool check(const tli_Group *g, const tli_Call *c, const tl_Tensor **first
                     c->root);
   if (c->kind >= TLI_SEND && c->root == tli_group_rank(g))
     return tli_fail(TL_EARG, "%s: a rank sends no message to itself", name);
+  if (any && size == 1)
+    return tli_fail(TL_EARG, "%s: the group has no other rank that could send a message", name);
   counts(g, c, &in, &out);
   TL_TRY(check_list(c, in_place(c->kind) ? "tensor" : "input", c->in, in, first));
   TL_TRY(check_list(c, in_place(c->kind) ? "tensor" : "output", c->out, out, first));
