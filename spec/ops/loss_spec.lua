@@ -54,6 +54,12 @@ describe("regression losses", function()
    end)
 end)
 
+it("kl_div names its reductions", function()
+   local x = torch.ones(2, 3)
+   assert.raises("kl_div: reduction: expected 'mean', 'batchmean', 'sum' or 'none', got 'batch_mean'",
+      function() F.kl_div(x, x, {reduction = "batch_mean"}) end)
+end)
+
 it("margins must be positive", function()
    local x = torch.ones(2, 3)
    assert.raises("huber_loss", "delta", "more than 0", function() F.huber_loss(x, x, {delta = 0}) end)

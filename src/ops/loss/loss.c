@@ -176,6 +176,14 @@ tl_Tensor *tlo_binary_cross_entropy_with_logits(tl_Tensor *input, tl_Tensor *tar
 }
 
 tl_Tensor *tlo_kl_div(tl_Tensor *input, tl_Tensor *target, const char *reduction, bool log_target) {
+  static const char *const reductions[] = {"mean", "batchmean", "sum", "none"};
+  int known = 0;
+  while (known < 4 && strcmp(reduction, reductions[known]) != 0) known++;
+  if (known == 4)
+    return tli_fail_null(TL_EARG,
+                         "kl_div: reduction: expected 'mean', 'batchmean', 'sum' or 'none', "
+                         "got '%s'",
+                         reduction);
   tli_Chain c = {0};
   /* the terms are separate steps, because gradients are summed in the order of the steps, and
   ** compilers differ in the order in which they evaluate arguments */
