@@ -298,6 +298,19 @@ it("a part of an nn.ModuleList is an nn.ModuleList that shares the modules", fun
    assert.equal(2, #list[{2, 3}])
 end)
 
+describe("an error inside a model", function()
+   it("names the path of a layer in a ModuleList or a ModuleDict, which are not called themselves", function()
+      local Net, parent = torch.class("Net", nn.Module)
+      function Net:__init()
+         parent.__init(self)
+         self.stages = nn.ModuleList {nn.ModuleDict {main = nn.Linear(2, 2), side = nn.Linear(3, 2)}}
+      end
+      function Net:forward(x) return self.stages[1].side(self.stages[1].main(x)) end
+      assert.raises("1.stages.1.side (Linear): linear: input: expected a last dimension of 3",
+         function() nn.Sequential(Net())(torch.ones(1, 2)) end)
+   end)
+end)
+
 describe("nn.ModuleDict", function()
    it("puts a name last that was removed and is set again", function()
       for _, dict in ipairs {

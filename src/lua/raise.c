@@ -30,9 +30,21 @@ static void push_where(lua_State *L) {
     lua_pushliteral(L, "");
 }
 
-/* Pushes the name under which a module contains another: the module at stack index `parent`, its
-** child at `child`. If there is no such name, pushes nothing and returns false. */
-static bool push_child_name(lua_State *L, int parent, int child) {
+/* Returns whether the value on top of the stack is a module that has fields. */
+static bool is_module(lua_State *L) {
+  if (!lua_istable(L, -1)) return false;
+  lua_pushliteral(L, "_fields");
+  bool found = lua_rawget(L, -2) == LUA_TTABLE;
+  lua_pop(L, 1);
+  return found;
+}
+
+/* Pushes the path by which a module contains another: the module at stack index `parent`, its
+** descendant at `child`. The path passes through at most `depth` modules between the two, such as a
+** ModuleList, which is not called itself. If there is no such path, pushes nothing and returns
+** false. */
+static bool push_child_name(lua_State *L, int parent, int child, int depth) {
+  if (!lua_checkstack(L, 8)) return false;
   lua_pushnil(L);
   while (lua_next(L, parent)) {
     bool found = lua_rawequal(L, -1, child);
@@ -44,6 +56,20 @@ static bool push_child_name(lua_State *L, int parent, int child) {
       lua_remove(L, -2);
       return true;
     }
+  }
+  if (depth == 0) return false;
+  lua_pushnil(L);
+  while (lua_next(L, parent)) {
+    int key = lua_gettop(L) - 1;
+    bool named = lua_type(L, key) == LUA_TSTRING || lua_isinteger(L, key);
+    if (named && is_module(L) && push_child_name(L, key + 1, child, depth - 1)) {
+      lua_pushvalue(L, key);
+      lua_pushfstring(L, "%s.%s", lua_tostring(L, -1), lua_tostring(L, key + 2));
+      lua_replace(L, key);
+      lua_settop(L, key);
+      return true;
+    }
+    lua_settop(L, key);
   }
   return false;
 }
@@ -78,7 +104,7 @@ static void push_module_path(lua_State *L) {
   lua_pushliteral(L, "");
   for (int i = n; i > 1; i--) {
     int path = lua_gettop(L);
-    if (!push_child_name(L, base + i, base + i - 1)) lua_pushliteral(L, "?");
+    if (!push_child_name(L, base + i, base + i - 1, 2)) lua_pushliteral(L, "?");
     lua_pushfstring(L, "%s%s%s", lua_tostring(L, path), i == n ? "" : ".", lua_tostring(L, -1));
     lua_replace(L, path);
     lua_settop(L, path);
