@@ -20,5 +20,5 @@ BASE_FAMILIES := attention conv copy creation index linalg matmul norm pointwise
 INFER_LUA := init lazy names class args scope checked packages utils/suggest utils/near utils/json \
   nn/% nn/modules/% io/init io/formats io/kinds io/place io/source io/values io/tree io/safetensors io/replace \
   autograd/zero_grad
-INFER_LUA_NOT := nn/modules/%Loss% nn/modules/losses nn/modules/Transformer nn/modules/MultiheadAttention \
-  nn/modules/SyncBatchNorm nn/modules/LinearCrossEntropy% nn/summary
+INFER_LUA_NOT := nn/modules/%Loss nn/modules/losses nn/modules/Transformer nn/modules/MultiheadAttention \
+  nn/modules/SyncBatchNorm nn/modules/LinearCrossEntropy% nn/summary nn/hooks nn/parallel/%
