@@ -151,6 +151,21 @@ describe("nn.Module", function()
       assert.equal(1, #model:parameters())
    end)
 
+   it("accepts a plain tensor in a field from which the parameter was removed", function()
+      local layer = nn.Linear(2, 2)
+      layer:register_parameter("weight_raw", nn.Parameter(torch.ones(2, 2)))
+      layer.weight = nil
+      layer.weight = layer.weight_raw * 2 -- computed from another parameter
+      layer.bias = nil
+      layer:register_buffer("bias", torch.ones(2))
+      assert.same({layer.weight_raw}, layer:parameters())
+      assert.close({{5, 5}}, layer(torch.ones(1, 2)))
+      layer.weight = nil
+      layer.weight = nn.Parameter(torch.ones(2, 2))
+      layer.weight = torch.ones(2, 2)
+      assert.raises("nn.Linear: weight: expected a parameter, as before", function() layer:parameters() end)
+   end)
+
    it("finds buffers and replaces modules by their paths", function()
       local model = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.BatchNorm1d(2)))
       assert.equal(model[2][1].running_mean, model:get_buffer "2.1.running_mean")

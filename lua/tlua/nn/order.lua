@@ -92,7 +92,7 @@ function M.add(module, list, name)
 end
 
 --- Removes the name of a field from the list of a module's fields.
----@param fields {order: any[], known: table<any, boolean>}
+---@param fields {order: any[], known: table<any, boolean|string>}
 ---@param name any
 function M.remove(fields, name)
    fields.known[name] = nil

@@ -145,12 +145,12 @@ function Module:__newindex(name, value)
       fields = {order = {}, known = {}}
       rawset(self, "_fields", fields)
    end
-   -- the field existed and was set to nil; in a dictionary, unlike in a module, it now comes last
-   if fields.known[name] and self._items then order.remove(fields, name) end
-   if not fields.known[name] then
-      fields.known[name] = members.is_parameter(value) and "parameter" or true
-      order.add(self, fields.order, name)
-   end
+   local known = fields.known
+   -- An item of a dictionary that was set to nil and is assigned again moves to the end of the
+   -- list. A field of another module keeps its place.
+   if known[name] and self._items then order.remove(fields, name) end
+   if not known[name] then order.add(self, fields.order, name) end
+   known[name] = members.is_parameter(value) and "parameter" or true
 end
 
 -- Members of a module -----------------------------------------------------------------------
