@@ -33,6 +33,7 @@ describe("regression losses", function()
             F.huber_loss(column, row)
          end
          F.mse_loss(row, row)
+         F.gaussian_nll_loss(torch.ones(3, 2), column, torch.ones(3, 2)) -- one target for each row
          torch.nn.MSELoss()(row, torch.ones(1))
          warn "@off"
          F.mse_loss(column, row)]]))
@@ -42,7 +43,7 @@ describe("regression losses", function()
       local same <const> = "_loss: target: its shape [3] differs from input's shape [3, 1]; both broadcast to [3, 3]"
       assert.same({
          "3 mse" .. same .. meant, "4 l1" .. same .. meant, "5 smooth_l1" .. same .. meant, "6 huber" .. same .. meant,
-         "9 mse_loss: target: its shape [1] differs from input's shape [3]; both broadcast to [3]" .. meant,
+         "10 mse_loss: target: its shape [1] differs from input's shape [3]; both broadcast to [3]" .. meant,
       }, lines)
    end)
 
