@@ -153,6 +153,7 @@ describe("a scope of autocast", function()
       pcall(autocast, error, "out")
       assert.equal("float32", low())
       assert.equal("bfloat16", autocast(nn.Linear(1, 1), torch.ones(1, 1)).dtype)  -- callable
+      assert.equal("bfloat16", autocast(nil, low))  -- no options
    end)
 
    it("is nested, and disabled inside", function()

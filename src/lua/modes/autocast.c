@@ -272,6 +272,8 @@ static Options read_options(lua_State *L) {
     o.type = check_device(L, NAME, 1);
     lua_remove(L, 1);
   }
+  /* nil before the function stands for no options */
+  if (lua_isnil(L, 1) && lua_gettop(L) > 1) lua_remove(L, 1);
   /* a table without a metatable is a table of options; other tables may be callable modules */
   if (lua_type(L, 1) == LUA_TTABLE && !lua_getmetatable(L, 1)) {
     lua_pushnil(L);
