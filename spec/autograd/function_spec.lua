@@ -407,7 +407,7 @@ describe("a Function's mistakes", function()
       end
       for i, backward in ipairs {function() end, function(_, grad) return grad end} do
          local y = product(backward):apply(x, x)
-         assert.raises(("F: backward: expected a gradient or nil for each of the 2 arguments of forward, got %d values")
+         assert.raises(("F: backward: expected a gradient or nil for each argument of forward, 2 in all, got %d")
             :format(i - 1), function() y:backward() end)
       end
       -- nil stands for no gradient, and an argument that needs none may be left out

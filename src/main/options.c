@@ -21,7 +21,7 @@ const char tli_options_usage[] =
     "  --profile   tell at the end what the script did with its time\n"
     "  --html file with --profile: write it as a page to look at in a browser\n"
     "  -E          ignore environment variables\n"
-    "  -W          turn warnings on, as they are at the start; warn '@off' turns them off\n"
+    "  -W          turn warnings on, which is the default; warn '@off' turns them off\n"
     "  --          stop handling options\n"
     "  -           stop handling options and run stdin\n"
     "Without a script: interactive mode if stdin is a terminal, else run stdin.\n"

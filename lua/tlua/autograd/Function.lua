@@ -222,8 +222,8 @@ local function check_gradients(cls, ctx, grads)
    local needs = ctx.needs_input_grad
    for i = grads.n + 1, #needs do
       if needs[i] then
-         torch.raise(("%s: backward: expected a gradient or nil for each of the %d arguments of "
-            .. "forward, got %d values"):format(cls.__name, #needs, grads.n))
+         torch.raise(("%s: backward: expected a gradient or nil for each argument of forward, "
+            .. "%d in all, got %d"):format(cls.__name, #needs, grads.n))
       end
    end
 end

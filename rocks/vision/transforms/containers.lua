@@ -14,7 +14,7 @@ local prefix <const> = "vision.transforms.v2."
 
 local function check_transforms(title, a)
    if #a.transforms == 0 then
-      args.refuse(title, "transforms", "at least one transform", "none")
+      torch.raise(title .. ": transforms: expected at least one transform, got an empty list")
    end
    for i = 1, #a.transforms do
       local transform = a.transforms[i]
