@@ -148,17 +148,25 @@ function ModelCheckpoint:find_last(trainer)
    return found
 end
 
-local take_name = args.signature [[trainer.ModelCheckpoint.format_name(epoch: integer,
-   step: integer, metrics: table)]]
+local function check_name_arguments(epoch, step, metrics)
+   local who <const> = "trainer.ModelCheckpoint.format_name"
+   for name, value in pairs {epoch = epoch or false, step = step or false} do
+      if not (math.type(value) and math.tointeger(value)) then
+         args.refuse(who, name, "an integer", value or nil)
+      end
+   end
+   if type(metrics) ~= "table" then args.refuse(who, "metrics", "a table", metrics) end
+end
 
 --- Returns the name of a checkpoint without folder and extension.
 ---@param epoch integer  the number of finished epochs
 ---@param step integer  the number of steps
 ---@param metrics table<string, number>  the logged values
 ---@return string
-function ModelCheckpoint:format_name(...)
-   local a = take_name(...)
-   local epoch, step, metrics = a.epoch, a.step, a.metrics
+function ModelCheckpoint:format_name(epoch, step, metrics)
+   -- A signature would take `metrics` for a table of options if a value named "epoch" was logged.
+   check_name_arguments(epoch, step, metrics)
+   epoch, step = math.tointeger(epoch), math.tointeger(step)
    local function value_of(name)
       if name == "epoch" then return epoch end
       if name == "step" then return step end

@@ -104,6 +104,12 @@ describe("torch.trainer", function()
       assert.is_true(torch.equal(before, module.model.weight))
    end)
 
+   it("names checkpoints although values called epoch, step and metrics are logged", function()
+      local checkpoint = trainer.ModelCheckpoint {filename = "{epoch}-{step}-{metrics:.1f}"}
+      local name = checkpoint:format_name(3, 10.0, {epoch = 7, step = 8, metrics = 0.5})
+      assert.equal("epoch=3-step=10-metrics=0.5", name)
+   end)
+
    it("weights a mean by the alphabetically first named field of a batch", function()
       local module = learner()
       function module:training_step(batch)
