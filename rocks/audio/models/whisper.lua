@@ -164,13 +164,6 @@ local function check(name, self, features, tokens)
       args.refuse("audio.models.Whisper" .. name, "tokens", ("integers of shape (%d, 1 to %d)")
          :format(features:size(1), c.max_target_positions), tokens)
    end
-   local least, most = torch.aminmax(tokens)
-   for _, token in ipairs {least:item(), most:item()} do
-      if token < 1 or token > c.vocab_size then
-         args.refuse("audio.models.Whisper" .. name, "tokens", ("tokens from 1 to %d"):format(
-            c.vocab_size), token)
-      end
-   end
 end
 
 function M.Whisper:forward(features, tokens)
@@ -195,9 +188,13 @@ function M.Whisper:generate(...)
    local most = self.config.max_target_positions
    local list = table.move(a.tokens, 1, #a.tokens, 1, {})
    for i, token in ipairs(list) do
-      if math.type(token) ~= "integer" then
-         args.refuse(title, ("tokens[%d]"):format(i), "an integer", token)
+      local whole = math.type(token) and math.tointeger(token)
+      if not whole then args.refuse(title, ("tokens[%d]"):format(i), "an integer", token) end
+      if whole < 1 or whole > self.config.vocab_size then
+         args.refuse(title, ("tokens[%d]"):format(i), ("a token from 1 to %d"):format(
+            self.config.vocab_size), token)
       end
+      list[i] = whole
    end
    if #list < 1 or #list > most then
       args.refuse(title, "tokens", ("1 to %d tokens"):format(most), a.tokens)

@@ -127,6 +127,14 @@ describe("audio.models.Whisper", function()
       assert.is_true(difference(case.made, made:narrow(3, 1, 40)) < 1e-4)
    end)
 
+   it("can be exported, and computes shapes on the device meta", function()
+      local tokens = (case.tokens + 1):to(device.name or "cpu")
+      local logits = model(features, tokens)
+      assert.is_true(difference(logits:cpu(), torch.export(model, {features, tokens})(features, tokens)) < 1e-4)
+      local shadow = models.Whisper(model.config):to "meta"
+      assert.same(logits.shape, shadow(features:to "meta", tokens:to "meta").shape)
+   end)
+
    it("refuses nonsense", function()
       assert.raises("audio.models.Whisper: features: expected a tensor of shape (batch, 8, 20), got a float32 tensor",
          function() model(torch.zeros(1, 8, 10), torch.ones(1, 1)) end)
@@ -136,7 +144,7 @@ describe("audio.models.Whisper", function()
          function() models.Whisper {encoder_attention_heads = 5} end)
       local one = features:narrow(1, 1, 1)
       for message, arguments in pairs {
-         ["tokens: expected tokens from 1 to 30, got 31"] = {one, {2, 31}, 3},
+         ["tokens[2]: expected a token from 1 to 30, got 31"] = {one, {2, 31}, 3},
          ["tokens[2]: expected an integer, got \"x\""] = {one, {2, "x"}, 3},
          ["tokens is missing"] = {one},
          ["eos is missing"] = {one, {2}},
