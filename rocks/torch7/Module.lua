@@ -36,7 +36,7 @@ end
 --- Raises an error if the input of a module or a criterion is neither a tensor nor a table.
 function M.check_input(self, input)
    if input == nil then tlua.raise(classes.type(self) .. ": expected an input, got nil") end
-   if type(input) ~= "table" and not is_tensor(input) then
+   if type(input) ~= "table" and not is_tensor(input) and not self.takes_any then
       args.refuse(classes.type(self), "input", "a tensor or a table of tensors", input)
    end
 end
@@ -50,7 +50,7 @@ end
 
 --- Raises an error unless an argument of a constructor is an integer of at least `least`.
 function M.check_integer(name, what, value, least)
-   if math.tointeger(value) and value >= least then return end
+   if math.type(value) and math.tointeger(value) and value >= least then return end
    args.refuse("nn." .. name, what, ("an integer of at least %d"):format(least), value)
 end
 

@@ -135,9 +135,10 @@ local function to_bytes(content) return tag(methods.to(content, "uint8")) end
 --- Encodes an image as JPEG with a quality from 1 to 100, and returns the bytes as a ByteTensor.
 function M.compressJPG(picture, quality)
    quality = quality or 75
-   if math.type(quality) ~= "integer" or quality < 1 or quality > 100 then
-      args.refuse("image.compressJPG", "quality", "an integer from 1 to 100", quality)
+   if not math.type(quality) or not (quality >= 1 and quality <= 100) then
+      args.refuse("image.compressJPG", "quality", "a number from 1 to 100", quality)
    end
+   quality = math.floor(quality)
    return to_bytes(T.io.encode_jpeg(bytes_of("compressJPG", picture), quality))
 end
 

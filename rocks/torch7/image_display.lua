@@ -37,7 +37,7 @@ end
 
 -- Raises an error unless a number is nil or an integer of at least `least`.
 local function check_whole(name, what, value, least)
-   if value == nil or math.tointeger(value) and value >= least then return end
+   if value == nil or math.type(value) and math.tointeger(value) and value >= least then return end
    args.refuse("image." .. name, what, ("an integer of at least %d"):format(least), value)
 end
 
@@ -120,6 +120,13 @@ absent "fabio"
 
 -- Drawing -----------------------------------------------------------------------------------------
 
+-- Returns a position without its fraction, which Torch7 ignores, too.
+local function position(name, what, value)
+   local whole = type(value) == "number" and value == value and math.tointeger(value // 1)
+   if not whole then args.refuse("image." .. name, what, "a finite number", value) end
+   return whole
+end
+
 -- Returns two results: the image on which to draw, and a function that sets the pixel (x, y) if it
 -- is inside the image. Positions count from 0.
 local function canvas(name, src, options)
@@ -147,13 +154,10 @@ function M.drawText(src, text, x, y, options)
    local found, font = pcall(require, "tlua.plot.font")
    if not found then tlua.raise "image.drawText: needs the package plot, which has the font" end
    local scale = o.size or 1
+   check_whole("drawText", "size", scale, 1)
+   x, y = position("drawText", "x", x), position("drawText", "y", y)
    local colour, left = o.color or {255, 0, 0}, x
    local cell = {(font.width + 1) * scale, (font.height + 1) * scale}
-   for what, value in pairs {x = x or false, y = y or false, size = scale} do
-      if not math.tointeger(value) then
-         args.refuse("image.drawText", what, "an integer", value or nil)
-      end
-   end
    for _, letter in ipairs(font.letters(tostring(text))) do
       if letter == "\n" or o.wrap ~= false and x > left and x + cell[1] > size[3] then
          x, y = left, y + cell[2]
@@ -172,12 +176,9 @@ end
 --- Draws a rectangle's border: (src, x1, y1, x2, y2 [, {lineWidth, color, inplace}]).
 function M.drawRect(src, x1, y1, x2, y2, options)
    local o = by_name("drawRect", "lineWidth color inplace", options or {})
-   for what, value in pairs {x1 = x1 or false, y1 = y1 or false, x2 = x2 or false,
-      y2 = y2 or false, lineWidth = o.lineWidth or 1} do
-      if not math.tointeger(value) then
-         args.refuse("image.drawRect", what, "an integer", value or nil)
-      end
-   end
+   x1, y1 = position("drawRect", "x1", x1), position("drawRect", "y1", y1)
+   x2, y2 = position("drawRect", "x2", x2), position("drawRect", "y2", y2)
+   check_whole("drawRect", "lineWidth", o.lineWidth, 1)
    if x2 < x1 or y2 < y1 then
       tlua.raise(("image.drawRect: expected x1 <= x2 and y1 <= y2, got (%s, %s) and (%s, %s)")
          :format(x1, y1, x2, y2))

@@ -22,7 +22,7 @@ local function kernel_options(name, names, ...)
             args.refuse("image." .. name, key, "a tensor", value)
          end
       elseif key == "size" or key == "width" or key == "height" then
-         if not math.tointeger(value) or value < 1 then
+         if not (math.type(value) and math.tointeger(value)) or value < 1 then
             args.refuse("image." .. name, key, "an integer of at least 1", value)
          end
       elseif key ~= "normalize" and type(value) ~= "number" then

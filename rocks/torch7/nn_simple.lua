@@ -217,7 +217,8 @@ IndexLinear.reset = base.reset(function(self) return self.weight:size(1) end)
 
 -- Arithmetic --------------------------------------------------------------------------------------
 
-layer("Identity", "", function(_, x) return x end)
+local Identity = layer("Identity", "", function(_, x) return x end)
+Identity.takes_any = true -- as in Torch7, numbers and strings are passed on, too
 layer("Contiguous", "", function(_, x) return methods.contiguous(x) end)
 layer("Exp", "", function(_, x) return T.exp(x) end)
 layer("Log", "", function(_, x) return T.log(x) end)

@@ -19,7 +19,7 @@ local Matrix = classes.class "optim.ConfusionMatrix"
 --- classes [, names]) or (names).
 function Matrix:__init(n, names)
    if type(n) == "table" then n, names = #n, n end
-   if not math.tointeger(n) or n < 1 then
+   if not (math.type(n) and math.tointeger(n)) or n < 1 then
       args.refuse("optim.ConfusionMatrix", "nclasses", "a number of classes or their names", n)
    end
    self.nclasses, self.classes = n, names or {}

@@ -52,6 +52,7 @@ function M.concat(...)
    local path, parts = "", table.pack(...)
    for i = 1, parts.n do
       local part = parts[i]
+      if type(part) == "number" then part = tostring(part) end
       check("concat", ("argument %d"):format(i), part)
       if part:sub(1, 1) == "/" or path == "" then
          path = part

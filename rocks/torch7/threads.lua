@@ -77,8 +77,9 @@ end
 function Threads:__init(n, ...)
    check(math.type(n) == "integer" and n >= 1,
       "threads.Threads: N: expected a count of threads, got %s", tostring(n))
-   local inits = {}
-   for i = 1, select("#", ...) do
+   local inits, count = {}, select("#", ...)
+   if count == 1 and (...) == nil then count = 0 end
+   for i = 1, count do
       local fn = select(i, ...)
       check(type(fn) == "function", "threads.Threads: f%d: expected a function, got %s", i,
          type(fn))

@@ -9,13 +9,18 @@ local M = {}
 
 local began, last
 
---- Shows a progress bar for a loop.
----@param at integer
----@param total integer
+-- Returns a number without its fraction.
+local function whole(name, value)
+   local integer = type(value) == "number" and value == value and math.tointeger(value // 1)
+   if not integer then args.refuse("xlua.progress", name, "a finite number", value) end
+   return integer
+end
+
+--- Shows a progress bar for a loop. Fractions of the two numbers are left out.
+---@param at number
+---@param total number
 function M.progress(at, total)
-   if not math.tointeger(at) then args.refuse("xlua.progress", "at", "an integer", at) end
-   if not math.tointeger(total) then args.refuse("xlua.progress", "total", "an integer", total) end
-   at, total = math.tointeger(at), math.tointeger(total)
+   at, total = whole("at", at), whole("total", total)
    local now = tlua.io.clock()
    if at == 1 or not began then began, last = now, now end
    local width = 40

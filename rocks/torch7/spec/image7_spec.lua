@@ -203,6 +203,8 @@ describe("Torch7's image", function()
       near(0.2, y[3][2][2])
       assert.equal(0.0, y[1][3][3])
       assert.equal(x, image.drawRect(x, -1, -1, 9, 9, {inplace = true}))
+      local blank = torch.zeros(3, 5, 6)
+      assert.same(image.drawRect(blank, 1, 1, 3, 3):totable(), image.drawRect(blank, 1.5, 1, 3.9, 3):totable())
       assert.equal(0.0, x:sum())
       assert.equal(18.0, image.drawRect(x, 0, 0, 5, 4)[1]:sum())
       if pcall(require, "tlua.plot.font") then
@@ -275,7 +277,7 @@ describe("Torch7's image", function()
       for message, fn in pairs {
          ["image.load: path: expected a string, got nil"] = function() image.load() end,
          ["image.decompress: bytes: expected a ByteTensor"] = function() image.decompress "abc" end,
-         ["image.compressJPG: quality: expected an integer from 1 to 100, got a float64 tensor of shape (3, 3)"] =
+         ["image.compressJPG: quality: expected a number from 1 to 100, got a float64 tensor of shape (3, 3)"] =
             function() image.compressJPG(square, square) end,
          ["image.compressPNG: picture: expected an image of 2 or 3 dimensions, got nil"] =
             function() image.compressPNG() end,
@@ -295,10 +297,10 @@ describe("Torch7's image", function()
          ["image.minmax: min: expected a number, got \"a\""] =
             function() image.minmax {tensor = square, min = "a"} end,
          ["image.polar: dst: expected a tensor, got \"a\""] = function() image.polar("a", square) end,
-         ["image.drawRect: x1: expected an integer, got nil"] = function()
+         ["image.drawRect: x1: expected a finite number, got nil"] = function()
             image.drawRect(torch.zeros(3, 4, 4), nil, 1, 1, 1)
          end,
-         ["image.drawText: y: expected an integer, got nil"] = function()
+         ["image.drawText: y: expected a finite number, got nil"] = function()
             image.drawText(torch.zeros(3, 4, 4), "a", 1)
          end,
       } do

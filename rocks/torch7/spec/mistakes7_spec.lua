@@ -133,6 +133,8 @@ describe("A mistake in a program of Torch7", function()
          function() torch.ones(1):map(torch.ones(1)) end},
       ["with a table as a package"] = {"torch.packageLuaPath: expected the name of a package, got table",
          function() torch.packageLuaPath {} end},
+      ["with a text as a size"] = {'nn.SpatialConvolution: kW: expected an integer of at least 1, got "3"',
+         function() nn.SpatialConvolution(1, 1, "3", "3") end},
       ["with an unknown layer"] = {"attempt to call a nil value (field 'Foo')", function() nn.Foo() end},
    } do
       it(name .. " gets an error that names it", function()
@@ -141,4 +143,9 @@ describe("A mistake in a program of Torch7", function()
          assert.matches(case[1], problem, 1, true)
       end)
    end
+
+   it("is not a number or a text that nn.Identity gets", function()
+      assert.equal(3, nn.Sequential():add(nn.Identity()):forward(3))
+      assert.equal("x", nn.Identity():forward "x")
+   end)
 end)

@@ -49,6 +49,13 @@ describe("Torch7's threads", function()
          counter:free()]])
    end)
 
+   it("start without a function to initialize them", function()
+      assert.equal("1\n", run [[
+         local pool = require "threads".Threads(1, nil)
+         print(pool.N)
+         pool:terminate()]])
+   end)
+
    it("do not count a job that cannot be sent, or a wait without a held lock", function()
       assert.equal("threads.Threads:addjob: field 'value' of field [2] is a coroutine, which cannot travel to another "
          .. "thread\ntrue\ndone\n", run [[
