@@ -306,7 +306,7 @@ end
 -- Reads a part of a stream. Returns nil at the end.
 local function read(stream, label, chunk)
    local bytes, message = stream:read(chunk or "a")
-   if message then
+   if bytes == nil and message then
       torch.raise(("%s: %s: %s"):format(stream_reader, tostring(label), tostring(message)))
    end
    if bytes ~= nil and type(bytes) ~= "string" then

@@ -134,13 +134,16 @@ function M.curves(...)
    if plain and values[1] == nil and values.y == nil and next(values) ~= nil then
       local names = {}
       for name in pairs(values) do
-         if type(name) ~= "string" then
+         if type(name) ~= "string" and type(name) ~= "number" then
             args.refuse("utils.plot.curves", "values", "names of curves as the keys", name)
          end
          names[#names + 1] = name
       end
-      table.sort(names)
-      for i, name in ipairs(names) do series[i] = line(name, values[name]) end
+      table.sort(names, function(a, b)
+         if type(a) == type(b) then return a < b end
+         return type(a) == "number"
+      end)
+      for i, name in ipairs(names) do series[i] = line(tostring(name), values[name]) end
    else
       for key in pairs(plain and values.y == nil and values or {}) do
          if type(key) ~= "number" then

@@ -211,12 +211,15 @@ end
 
 -- Converts an image to uint8 of shape (H, W, C).
 local function picture(who, image, dataformats)
-   if not torch.is_tensor(image) or not image:is_floating_point() and image.dtype ~= "uint8"
-         and image.dtype ~= "bool" then
-      args.refuse(who, "img_tensor", "floating-point numbers from 0 to 1, or uint8", image)
+   local expected <const> = "floating-point numbers from 0 to 1, integers 0 and 1, or uint8"
+   if not torch.is_tensor(image) or image:is_complex() then
+      args.refuse(who, "img_tensor", expected, image)
    end
    image = image:detach():to "cpu"
-   if image.dtype == "bool" then image = image:float() end
+   if not image:is_floating_point() and image.dtype ~= "uint8" then
+      if image:gt(1):any():item() then args.refuse(who, "img_tensor", expected, image) end
+      image = image:double()
+   end
    if image:dim() ~= #dataformats then
       torch.raise(("%s: img_tensor: expected %d dimensions for dataformats %s, got shape (%s)")
          :format(who, #dataformats, dataformats, table.concat(image.shape, ", ")))

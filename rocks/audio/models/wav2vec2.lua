@@ -289,7 +289,7 @@ function M.wav2vec2_model(...)
    for i, shape in ipairs(shapes) do
       local fits = type(shape) == "table" and #shape == 3
       for k = 1, fits and 3 or 0 do
-         fits = fits and math.type(shape[k]) == "integer" and shape[k] >= 1
+         fits = fits and math.type(shape[k]) and math.tointeger(shape[k]) and shape[k] >= 1
       end
       if not fits then
          args.refuse(title, ("extractor_conv_layer_config[%d]"):format(i),

@@ -612,6 +612,9 @@ describe("pipes of files", function()
          function() iter.FileLister(".", {"a", nil, "b"}) end)
       assert.raises("StreamReader: " .. folder .. ": Is a directory",
          function() W {folder}:open_files():read_from_stream():iter()() end)
+      local counted = {"abc", read = function(self) return table.remove(self), 3 end}
+      local _, read = W {1}:map(function() return "counted", counted end):read_from_stream():iter()()
+      assert.equal("abc", read)
       local numbers = {read = function() return 5 end}
       assert.raises("StreamReader: datapipe: expected streams whose method read returns strings, got 5",
          function() W {1}:map(function() return "five", numbers end):read_from_stream():iter()() end)

@@ -225,10 +225,13 @@ function Data:get(name, default)
    return value
 end
 
---- Sets attributes from a table, and returns the graph.
----@param attributes table<string, any>
+--- Sets attributes from a table or from another graph, and returns the graph.
+---@param attributes table<string, any>|graphs.data.Data
 ---@return graphs.data.Data
 function Data:update(attributes)
+   if type(attributes) == "table" and getmetatable(attributes) and attributes._is_graph then
+      attributes = attributes._store
+   end
    if type(attributes) ~= "table" or getmetatable(attributes) then
       args.refuse(torch.type(self) .. ":update", "attributes", "a table of attributes by name",
          attributes)

@@ -194,6 +194,12 @@ describe("torch.graphs.data.Batch", function()
          function() Batch.from_data_list {triangle(), nil, triangle()} end)
    end)
 
+   it("take the attributes of another graph, and lists of nodes as whole floats", function()
+      local data = triangle():update(graphs.data.Data {label = torch.ones(2)})
+      assert.same({1, 1}, data.label:tolist())
+      assert.equal(2, data:subgraph({1.0, 2.0}).num_nodes)
+   end)
+
    it("name wrong arguments of their methods", function()
       local data = triangle()
       local edges = data.num_edges

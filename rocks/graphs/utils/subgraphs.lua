@@ -48,7 +48,7 @@ local function node_mask(title, name, subset, n, device, what)
    if type(subset) == "number" then subset = {subset} end
    if type(subset) == "table" and not getmetatable(subset) then
       for i = 1, #subset do
-         if math.type(subset[i]) ~= "integer" then
+         if not (math.type(subset[i]) and math.tointeger(subset[i])) then
             args.refuse(title, ("%s[%d]"):format(name, i), "an integer", subset[i])
          end
       end

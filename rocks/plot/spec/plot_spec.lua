@@ -71,6 +71,12 @@ describe("plot.curves", function()
       assert.matches("\27[38;2;", plot.curves({a = {1, 2}}):text(true), 1, true)
    end)
 
+   it("lists curves that are named by numbers in ascending order", function()
+      local svg = plot.curves({[10] = {1, 2}, [0.5] = {2, 1}, loss = {3, 3}}):svg()
+      local first, second, third = svg:find(">0.5", 1, true), svg:find(">10", 1, true), svg:find(">loss", 1, true)
+      assert.is_true(first < second and second < third)
+   end)
+
    it("skips points that cannot be drawn", function()
       local gap = plot.curves({1, 0 / 0, 3, 1 / 0}, {columns = 20}):text(false)
       assert.matches("3.0 ┤", gap, 1, true)
@@ -133,7 +139,7 @@ describe("plot.curves", function()
       assert.raises("a real tensor of one dimension, got a complex64 tensor",
          function() plot.curves(torch.ones(3, {dtype = "complex64"})) end)
       assert.raises("values: expected one curve, or curves by name", function() plot.curves {1, 2, loss = {1}} end)
-      assert.raises("values: expected names of curves as the keys, got 2", function() plot.curves {[2] = {1}} end)
+      assert.raises("values: expected names of curves as the keys, got true", function() plot.curves {[true] = {1}} end)
       assert.raises("values: expected a curve {x = ..., y = ...}, got a table with the key z",
          function() plot.curves {x = {1}, y = {1}, z = {1}} end)
       assert.raises("columns: expected an integer from 10 to 1000, got 1000000000",

@@ -74,9 +74,11 @@ describe("a SummaryWriter", function()
          local image = torch.zeros(3, 2, 4)
          image[{1}] = 1
          writer:add_image("red", image)
+         writer:add_image("red_mask", image:long())
          writer:add_images("grid", torch.zeros(9, 1, 2, 2))
       end)
       local red = values.red[1].image
+      assert.equal(red.png, values.red_mask[1].image.png)
       assert.same({2, 4}, {red.height, red.width})
       assert.equal("\x89PNG\r\n\x1a\n", red.png:sub(1, 8))
       local w, h, depth, colour = (">I4I4BB"):unpack(red.png, 17)
@@ -90,7 +92,7 @@ describe("a SummaryWriter", function()
          local image = torch.zeros(2, 4, 3)
          writer:add_scalar("x", 1, {global_step = 7, walltime = 12.25})
          writer:add_scalars("many", {step = 1}, {global_step = 8})
-         writer:add_image("hwc", image, {dataformats = "HWC"})
+         writer:add_image("hwc", image:long(), {dataformats = "HWC"})
          writer:add_image("timed", image, 9, 12.5, "HWC")
          writer:add_images("nhwc", image:unsqueeze(1), {dataformats = "NHWC", global_step = 3})
          -- the weight 2 counts the second prediction twice
@@ -317,8 +319,8 @@ describe("a SummaryWriter", function()
          assert.is_nil(writer.others) -- a call that fails has created no curve
          assert.raises("add_images: img_tensor: expected at least one image",
             function() writer:add_images("a", torch.ones(0, 3, 4, 4)) end)
-         assert.raises("add_image: img_tensor: expected floating-point numbers from 0 to 1, or uint8, got an int64",
-            function() writer:add_image("a", torch.ones(3, 4, 4):long()) end)
+         assert.raises("floating-point numbers from 0 to 1, integers 0 and 1, or uint8, got an int64 tensor",
+            function() writer:add_image("a", torch.full({3, 4, 4}, 2):long()) end)
          assert.raises("expected 1, 3 or 4 channels, got 2",
             function() writer:add_image("a", torch.ones(2, 3, 3)) end)
          local points = torch.ones(2, 3)

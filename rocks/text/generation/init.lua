@@ -101,10 +101,12 @@ end
 
 -- Checks the options that have no default, whose types are therefore not known to fields.check.
 local function check_objects(o)
-   refuse_unless(o.max_length == nil or math.type(o.max_length) == "integer", "max_length",
-      "an integer", o.max_length)
+   local longest = o.max_length
+   refuse_unless(longest == nil or math.type(longest) and math.tointeger(longest), "max_length",
+      "an integer", longest)
+   o.max_length = longest and math.tointeger(longest)
    local list = o.logits_processor
-   refuse_unless(list == nil or type(list) == "table" and not getmetatable(list),
+   refuse_unless(list == nil or type(list) == "table" and (list[1] or not getmetatable(list)),
       "logits_processor", "a list of functions", list)
    for i, process in ipairs(list or {}) do
       refuse_unless(args.is_callable(process), ("logits_processor[%d]"):format(i), "a function",

@@ -29,13 +29,18 @@ local layers = require "tlua.text.models.layers"
 --- of the encoder's output
 local Cache = class.class("text.Cache")
 
+-- Returns a number without a fraction as an integer, and nil for any other value.
+local function integer_of(value) return math.type(value) and math.tointeger(value) or nil end
+
 --- Creates an empty cache.
 ---@param max_length? integer  the number of positions to reserve at the first step; if nil, buffers
 --- grow
 function Cache:__init(max_length)
-   if max_length ~= nil and (math.type(max_length) ~= "integer" or max_length < 1) then
+   local longest = integer_of(max_length)
+   if max_length ~= nil and (not longest or longest < 1) then
       args.refuse("text.Cache", "max_length", "an integer of at least 1", max_length)
    end
+   max_length = longest
    self.max_length, self.layers, self.cross, self.length = max_length, {}, {}, 0
 end
 
@@ -189,9 +194,11 @@ end
 ---@param length integer  at least 0
 ---@return boolean
 function Cache:crop(length)
-   if math.type(length) ~= "integer" or length < 0 then
+   local count = integer_of(length)
+   if not count or count < 0 then
       args.refuse("text.Cache:crop", "length", "an integer of at least 0", length)
    end
+   length = count
    for _, layer in ipairs(self.layers) do
       local first = layer.window and math.max(0, length - layer.window + 1) or 0
       if layer.dropped > first then return false end
@@ -208,10 +215,12 @@ end
 ---@param length integer  at most the number of tokens so far
 ---@return text.Cache?
 function Cache:copy(length)
-   if math.type(length) ~= "integer" or length < 0 or length > self.length then
+   local count = integer_of(length)
+   if not count or count < 0 or count > self.length then
       args.refuse("text.Cache:copy", "length", ("an integer from 0 to %d, the number of tokens")
          :format(self.length), length)
    end
+   length = count
    local new = getmetatable(self)(self.max_length)
    for i, layer in ipairs(self.layers) do
       if layer.dropped > 0 then return nil end

@@ -173,6 +173,12 @@ describe("a model of torch.text", function()
       end
    end)
 
+   it("generates with a list of processors that has a metatable, and a whole float as max_length", function()
+      local list = setmetatable({function(_, scores) return scores end}, {})
+      local made = gpt2():generate(ids, {max_length = 5.0, logits_processor = list})
+      assert.same({1, 5}, made.shape)
+   end)
+
    it("refuses a cache that is none", function()
       assert.raises("text.GPT2LMHeadModel: past_key_values: expected a text.Cache, got an instance of nn.ReLU",
          function() gpt2()(ids, {past_key_values = torch.nn.ReLU()}) end)
@@ -186,7 +192,10 @@ describe("a model of torch.text", function()
       assert.raises("text.Cache:copy: length: expected an integer from 0 to 3, the number of tokens, got 4",
          function() cache:copy(4) end)
       assert.equal(3, cache:get_seq_length())
-      assert.equal(2, cache:copy(2):get_seq_length())
+      assert.equal(2, cache:copy(2.0):get_seq_length())
+      assert.is_true(cache:crop(1.0))
+      assert.equal("integer", math.type(cache:get_seq_length()))
+      assert.equal(8, text.Cache(8.0).max_length)
    end)
 
    it("with an encoder and a decoder computes the logits of the given positions", function()

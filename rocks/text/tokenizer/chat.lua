@@ -204,7 +204,9 @@ local function check(options)
    if form ~= nil and type(form) ~= "boolean" and form ~= "pt" then
       refuse("return_tensors", 'a boolean or "pt"', form)
    end
-   if most ~= nil and math.type(most) ~= "integer" then refuse("max_length", "an integer", most) end
+   if most ~= nil and not (math.type(most) and math.tointeger(most)) then
+      refuse("max_length", "an integer", most)
+   end
    if options.sanitize_control_tokens then
       torch.raise(name .. ": sanitize_control_tokens is not supported")
    end

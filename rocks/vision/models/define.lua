@@ -96,14 +96,14 @@ function M.builders(defaults, rows, make, further)
          options = args.over_defaults(title, options, own, {}, others)
          local found = published(title, name, given, options)
          local classes = options.num_classes
-         if has_classes and (math.type(classes) ~= "integer" or classes < 0) then
+         if has_classes and not (math.tointeger(classes) and classes >= 0) then
             args.refuse(title, "num_classes", "an integer of at least 0", classes)
          end
          local width, divisor = options.width_mult, options.round_nearest
          if width ~= nil and not (width > 0 and width < math.huge) then
             args.refuse(title, "width_mult", "a finite number above 0", width)
          end
-         if divisor ~= nil and (math.type(divisor) ~= "integer" or divisor < 1) then
+         if divisor ~= nil and not (math.tointeger(divisor) and divisor >= 1) then
             args.refuse(title, "round_nearest", "an integer of at least 1", divisor)
          end
          local norm = options.norm_layer
