@@ -34,8 +34,8 @@ function M.join(path, name)
    return path == "" and tostring(name) or path .. "." .. tostring(name)
 end
 
--- Iterates over the fields for which keep(value, name) is true, or over all fields if `keep` is
--- nil.
+-- Iterates over the fields for which keep(value, name, module) is true, or over all fields if `keep`
+-- is nil.
 local function filtered(module, keep)
    local list, named = rawget(module, "_fields"), item_names.of(module)
    local names, i = list and list.order or {}, 0
@@ -45,7 +45,7 @@ local function filtered(module, keep)
          local name = names[i]
          if name == nil then return nil end
          local value = rawget(module, name)
-         if value ~= nil and (not keep or keep(value, name)) then
+         if value ~= nil and (not keep or keep(value, name, module)) then
             return named and named[name] or name, value
          end
       end
@@ -139,15 +139,21 @@ function M.check_replaced(module, name, value)
    end
 end
 
+-- Returns whether a field's value counts as a parameter of the module. Raises an error for a plain
+-- tensor that has replaced a parameter.
+local function is_own_parameter(value, name, module)
+   if is_parameter(value) then return true end
+   local names = lent[module]
+   if names and names[name] then return true end
+   if type(value) == "userdata" then M.check_replaced(module, name, value) end
+   return false
+end
+
 --- Iterates over a module's own parameters.
 ---@param module nn.Module
 ---@return fun(): any, Tensor
 function M.own_parameters(module)
-   return filtered(module, function(value, name)
-      if M.counts_as_parameter(module, name, value) then return true end
-      M.check_replaced(module, name, value)
-      return false
-   end)
+   return filtered(module, is_own_parameter)
 end
 
 --- Iterates over a module's own buffers.
