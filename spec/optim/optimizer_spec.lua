@@ -541,15 +541,18 @@ describe("options that choose how PyTorch computes a step", function()
    end)
 end)
 
-it("a step refuses a learning rate that was set to nil", function()
-   for _, name in ipairs {"SGD", "Adam", "RMSprop"} do
-      local w = torch.ones(2, {requires_grad = true})
+it("a step refuses a learning rate that was set to nil or to a string", function()
+   for _, name in ipairs {"SGD", "Adam", "RMSprop", "SparseAdam", "Adafactor", "Muon", "LBFGS"} do
+      local w = torch.ones(2, 1, {requires_grad = true})
       local optimizer = optim[name]({w}, {lr = 0.5})
       w:sum():backward()
-      optimizer.param_groups[1].lr = nil
-      assert.raises(("optim.%s.step: lr: expected a number or a tensor, got nil"):format(name),
-         function() optimizer:step() end)
-      assert.close({1, 1}, w:detach(), 0)
+      if name == "SparseAdam" then w.grad = w.grad:to_sparse(1) end
+      for got, lr in pairs {["nil"] = false, ['"0.5"'] = "0.5"} do
+         optimizer.param_groups[1].lr = lr or nil
+         assert.raises(("optim.%s.step: lr: expected a number or a tensor, got %s"):format(name, got),
+            function() optimizer:step(function() return w:sum() end) end)
+         assert.close({{1}, {1}}, w:detach(), 0)
+      end
    end
 end)
 

@@ -34,7 +34,7 @@ function M.join(path, name)
    return path == "" and tostring(name) or path .. "." .. tostring(name)
 end
 
--- Iterates over the fields for which keep(value, name, module) is true, or over all fields if `keep`
+-- Iterates over the fields for which keep(value, name, module) is true, or over all fields if keep
 -- is nil.
 local function filtered(module, keep)
    local list, named = rawget(module, "_fields"), item_names.of(module)

@@ -94,9 +94,10 @@ end
 function Adafactor:update(parameter, grad, state, o)
    if parameter:numel() == 0 then return end
    if grad.layout ~= "strided" then checks.refuse_sparse(self, parameter) end
+   local lr = checks.rate(self, o)
    begin(state, grad)
    state.step:add_(1)
-   local t, lr = state.step:item(), torch.is_tensor(o.lr) and o.lr:item() or o.lr
+   local t = state.step:item()
    local eps = o.eps[1] or torch.finfo(parameter.dtype).eps
    local half = parameter:element_size() < 4
    local p, g = half and parameter:float() or parameter, half and grad:float() or grad

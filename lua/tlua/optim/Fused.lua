@@ -187,8 +187,8 @@ local function call(self, lists, group, rule, states, options, masters)
    trim(self, lists, states)
    local lr
    if type(options[1]) ~= "number" then
-      if options[1] == nil then
-         args.refuse(torch.type(self) .. ".step", "lr", "a number or a tensor", nil)
+      if not torch.is_tensor(options[1]) then
+         args.refuse(torch.type(self) .. ".step", "lr", "a number or a tensor", options[1])
       end
       lr, options[1] = options[1], 0
    end

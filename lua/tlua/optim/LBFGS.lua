@@ -179,7 +179,7 @@ function LBFGS:make_step(closure, options)
    end
    local o = self.param_groups[1]
    local max_eval = o.max_eval > 0 and o.max_eval or o.max_iter * 5 // 4
-   local lr = torch.is_tensor(o.lr) and o.lr:item() or o.lr
+   local lr = checks.rate(self, o)
    local state = self:state_of(1)
    state.func_evals, state.n_iter = state.func_evals or 0, state.n_iter or 0
    local _ <close> = torch.no_grad()

@@ -100,12 +100,13 @@ local function directions(self, params, grads, positions, o)
    return torch._fused_step_(ahead, grads, buffers, {}, rule, {0, o.momentum})
 end
 
--- Returns a learning rate as a number, and a function that rounds a number to the dtype of the
--- rate; the function changes nothing if the rate was given as a number.
-local function rate(lr)
-   if not torch.is_tensor(lr) then return lr, function(x) return x end end
-   local like = torch.zeros({}, {dtype = lr.dtype})
-   return lr:item(), function(x) return like:fill_(x):item() end
+-- Returns a group's learning rate as a number, and a function that rounds a number to the dtype of
+-- the rate; the function changes nothing if the rate was given as a number.
+local function rate(self, o)
+   local lr = checks.rate(self, o)
+   if not torch.is_tensor(o.lr) then return lr, function(x) return x end end
+   local like = torch.zeros({}, {dtype = o.lr.dtype})
+   return lr, function(x) return like:fill_(x):item() end
 end
 
 function Muon:update_group(o, offset)
@@ -118,7 +119,7 @@ function Muon:update_group(o, offset)
          params[n], grads[n], positions[n] = parameter, grad, offset + i
       end
    end
-   local lr, rounded = rate(o.lr)
+   local lr, rounded = rate(self, o)
    -- weight decay uses the learning rate without the adjustment for the matrix's sizes
    local left = rounded(1 - rounded(lr * o.weight_decay))
    for i, direction in ipairs(directions(self, params, grads, positions, o)) do

@@ -56,7 +56,7 @@ local function moved(average, rows, values, beta)
    return new
 end
 
-local function update(parameter, state, o)
+local function update(self, parameter, state, o)
    if not parameter.grad.is_sparse then
       torch.raise(("optim.SparseAdam: parameter of shape (%s): SparseAdam does not support dense "
          .. "gradients, please consider Adam instead"):format(table.concat(parameter.shape, ", ")))
@@ -64,6 +64,7 @@ local function update(parameter, state, o)
    local grad = parameter.grad:coalesce()
    local values, rows = grad:values(), grad:indices()[1]
    if o.maximize then values = -values end
+   local lr = checks.rate(self, o)
    state.step = (state.step or 0) + 1
    state.exp_avg = state.exp_avg or torch.zeros_like(parameter)
    state.exp_avg_sq = state.exp_avg_sq or torch.zeros_like(parameter)
@@ -71,14 +72,13 @@ local function update(parameter, state, o)
 
    local mean = moved(state.exp_avg, rows, values, o.betas[1])
    local square = moved(state.exp_avg_sq, rows, values * values, o.betas[2])
-   local lr = torch.is_tensor(o.lr) and o.lr:item() or o.lr
    local size = lr * (1 - o.betas[2] ^ state.step) ^ 0.5 / (1 - o.betas[1] ^ state.step)
    parameter:index_add_(1, rows, mean / (square:sqrt() + o.eps), {alpha = -size})
 end
 
 function SparseAdam:update_group(o, offset)
    for i, parameter in ipairs(o.params) do
-      if parameter.grad then update(parameter, self:state_of(offset + i), o) end
+      if parameter.grad then update(self, parameter, self:state_of(offset + i), o) end
    end
 end
 

@@ -2,6 +2,7 @@
 -- of a wrong option and a text that says which value is expected, or nil if the options are right.
 
 local torch = require "tlua"
+local args = require "tlua.args"
 
 local M = {}
 
@@ -49,6 +50,18 @@ function M.refuse_sparse(optimizer, parameter)
    torch.raise(("%s: parameter of shape (%s): got a sparse %s; SparseAdam, SGD and Adagrad take "
       .. "sparse gradients"):format(torch.type(optimizer), table.concat(parameter.shape, ", "),
       parameter.layout == "strided" and "gradient" or "tensor"))
+end
+
+--- Returns a group's learning rate as a number. Raises an error if the program has set it to a
+--- value other than a number or a tensor.
+---@param optimizer optim.Optimizer
+---@param o table<string, any>  the group
+---@return number
+function M.rate(optimizer, o)
+   local lr = o.lr
+   if type(lr) == "number" then return lr end
+   if torch.is_tensor(lr) then return lr:item() end
+   args.refuse(torch.type(optimizer) .. ".step", "lr", "a number or a tensor", lr)
 end
 
 return M
