@@ -340,8 +340,8 @@ local function keep_buffers(call)
 end
 
 -- Raises an error if the first call of a model has changed a buffer that later calls leave as it
--- is. Then gives such buffers the values that the first call has computed, since variables of Lua
--- tell the model that they have them.
+-- is. Such a buffer gets the value that the first call has computed, since a variable of the model
+-- now says that the buffer is set.
 local function check_first_call(first, later)
    local again, name = {}, nil
    for _, entry in ipairs(later) do again[entry[2]] = true end
@@ -434,8 +434,8 @@ local function optimized(graph, call, tensors, symbols)
    return better or graph, problem
 end
 
--- Appends those tensors that a program can keep, and that the list lacks, to a list as
--- named_tensors returns it.
+-- Appends the tensors of `others`, a list of {name, tensor}, to a list from named_tensors. Tensors
+-- that the list has already, or that a program cannot keep, are left out.
 local function add_others(named, others)
    local known = {}
    for _, entry in ipairs(named) do known[entry[1]], known[entry[2]] = true, true end

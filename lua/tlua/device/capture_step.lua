@@ -200,8 +200,9 @@ return function(kind)
          return new, capture(new, o, fn, static, found), found
       end
 
-      -- Captures the step after the tensors of `replaced` were moved to the meta device. Returns
-      -- whether the capture fails or a result is on this device, because the step uses a tensor.
+      -- Returns whether the step uses a tensor of the list `replaced`. To find out, the step is
+      -- captured while these tensors are on the meta device, where they have no values. If the step
+      -- uses one, the capture fails or a result is on the meta device as well.
       local function uses(replaced)
          for _, item in ipairs(replaced) do item[1](item[3]) end
          local fine, new, found = pcall(try_capture)

@@ -11,7 +11,7 @@ local CLOCKS <const> = {["os.time"] = true, ["os.clock"] = true, ["os.date"] = t
 local READS <const> = {["file:read"] = true, ["the iterator of io.lines"] = true,
    ["io.read"] = true}
 
--- Returns whether the function with a name sets the state of a random generator.
+-- Returns whether the function of this name sets the state of a random generator.
 local function is_seeding(name) return name:find "^torch%." ~= nil end
 
 -- Returns advice on a function that a program cannot call.
@@ -59,8 +59,9 @@ local function draws(graph)
    return false
 end
 
---- Returns whether a call of the function with the given name is refused if results of clocks are
---- compared in another way.
+--- Returns a function that tells, for the name of a called function, whether the call is refused
+--- because of random numbers. Calls of clocks are accepted, since M.later shows whether the
+--- recorded operators depend on the time.
 ---@param seen table
 ---@param graph? any  the graph of the call, if there is one
 function M.is_random(seen, graph)
@@ -70,8 +71,8 @@ function M.is_random(seen, graph)
    end
 end
 
---- Returns whether a call of the function with the given name is refused if there is only one
---- recording.
+--- Returns a function as M.is_random does, for steps that are recorded only once. There is no
+--- second recording to compare, so calls of clocks and reads of files are refused as well.
 function M.is_varying(seen)
    local is_random = M.is_random(seen)
    return function(name) return CLOCKS[name] or READS[name] or is_random(name) end
@@ -82,7 +83,7 @@ end
 local LATER <const> = 90061
 
 -- Calls fn while functions of os are replaced in the variables of `seen` and in the script's table
--- os, which is another one than that of the library.
+-- os. The library has a table os of its own, which does not change.
 local function replacing(seen, replacements, fn)
    local undo, script_os = {}, package.loaded.os
    for name, replacement in next, replacements do

@@ -139,8 +139,8 @@ function M.change_rates(parts)
    end
 end
 
---- Returns a function that raises an error if the tensors on the CPU that the function can reach
---- have been changed since.
+--- Returns a check that raises an error if a tensor on the CPU that the recorded function can reach
+--- has been changed since.
 ---@param title string  the operator
 function M.watch_host(title, seen)
    local list = {}

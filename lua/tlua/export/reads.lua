@@ -35,7 +35,7 @@ end
 local Reads = {}
 Reads.__index = Reads
 
--- Returns whether the code reads a field for more than an update.
+-- Returns whether the code reads a field for more than an update such as n = n + 1.
 function Reads:is_used(owner, key, value)
    -- an item that is missing at first belongs to a list to which the script appends
    local item = value ~= nil and (self.computed[owner] or self.keys[key])
@@ -142,8 +142,8 @@ function Reads:add_inherited(object, path)
    end
 end
 
--- Returns whether a field of a module is a list of options, such as the padding of a convolution,
--- whose items are among the module's fields.
+-- Returns whether a table in a field of a module is a short list of options, such as the padding of
+-- a convolution. The items of such a list count as fields of the module already.
 local function is_list_of_options(value)
    if debug.getmetatable(value) or rawlen(value) > LONGEST then return false end
    for key, item in next, value do
@@ -382,7 +382,8 @@ function Reads:add_function(fn, wanted)
    end
 end
 
--- Adds the flows of a function's code (code.lua), with upvalues in place of their numbers.
+-- Adds the flows that code.lua has found in a function. An upvalue is identified by its id, since
+-- its number may differ from function to function.
 function Reads:note_flows(flows, fn)
    for _, flow in ipairs(flows) do
       local variables = flow.variable ~= nil
@@ -395,8 +396,8 @@ function Reads:note_flows(flows, fn)
    end
 end
 
--- Returns the set of names that those functions in the list that belong to the library read from
--- their first parameter, or have in variables and lists, such as the names of a layer's options.
+-- Returns the set of the names of fields, such as a layer's options, that the library's functions
+-- in the list may read: fields of their first parameter, and strings in their upvalues.
 local function names_in_library(list)
    local names = {}
    local into = setmetatable({own = names}, {__index = function() return {} end})
@@ -429,7 +430,7 @@ function Reads:by_library(owner, key)
    return self.of_library[key] == true
 end
 
--- Marks as used what the code reads only to compute values that are used.
+-- Marks values as used that the code reads only to compute other values, if these are used.
 function Reads:follow_flows()
    local changed
    repeat

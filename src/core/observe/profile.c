@@ -246,7 +246,7 @@ void tli_span_close(tli_Span span, double flops) {
   while (p->top != span.event) close_top(p, now);
   /* if `flops` is NaN, which FLOP formulas return for empty inputs, the comparison is false */
   if (flops > 1.001 * (double)e->inner_flops) {
-    /* the formula covers the operators inside, whose own numbers would be counted again */
+    /* the formula includes the operators inside this one, which must not be counted twice */
     if (e->inner_flops > 0)
       for (int32_t i = span.event + 1; i < (int32_t)p->events.n; i++) event_at(p, i)->flops = 0;
     e->flops = flops;
