@@ -383,9 +383,12 @@ function BPE:decode(numbers)
    if type(numbers) ~= "table" then
       args.refuse("text.BPE.decode", "numbers", "a list of integers or a tensor", numbers)
    end
-   local parts, count = {}, 0
-   for i in pairs(numbers) do
-      if math.type(i) == "integer" and i > count then count = i end
+   local parts, count, keys = {}, #numbers, 0
+   for _ in next, numbers do keys = keys + 1 end
+   if keys ~= count then -- a nil may stand before the last number
+      for i in next, numbers do
+         if math.type(i) == "integer" and i > count then count = i end
+      end
    end
    for i = 1, count do
       local number = numbers[i]

@@ -167,9 +167,13 @@ end
 -- Returns the number of elements of a list. Raises an error if an element before the last one is
 -- nil.
 local function length_of(name, what, list)
-   local count = 0
-   for i in pairs(list) do
-      if math.type(i) == "integer" and i > count then count = i end
+   local count, keys = #list, 0
+   -- Counting the keys is faster than comparing them. It is enough for a list without other keys.
+   for _ in next, list do keys = keys + 1 end
+   if keys ~= count then
+      for i in next, list do
+         if math.type(i) == "integer" and i > count then count = i end
+      end
    end
    for i = 1, count do
       if list[i] == nil then
