@@ -94,7 +94,7 @@ end
 
 -- Returns the entries of a table as a list sorted by key. `name` is the name of the argument.
 local function sorted(entries, who, convert, name)
-   if type(entries) ~= "table" or getmetatable(entries) then
+   if torch.type(entries) ~= "table" then
       args.refuse(who, name, "a table", entries)
    end
    local list = {}

@@ -135,9 +135,8 @@ function ReplayBuffer:update_priorities(indices, priorities)
    end
    local n = indices:numel()
    if not torch.is_tensor(priorities) or priorities:dim() ~= 1 or priorities:numel() ~= n
-         or not priorities:is_floating_point() then
-      args.refuse(title, "priorities", ("floating-point numbers of shape (%d)"):format(n),
-         priorities)
+         or priorities:is_complex() then
+      args.refuse(title, "priorities", ("real numbers of shape (%d)"):format(n), priorities)
    end
    if n == 0 then return end
    local least, most = torch.aminmax(indices)
@@ -147,7 +146,7 @@ function ReplayBuffer:update_priorities(indices, priorities)
             self.size), index)
       end
    end
-   local values = priorities:detach():abs() + 1e-6
+   local values = priorities:detach():to(self.priorities.dtype):abs() + 1e-6
    if not values:isfinite():all():item() then
       args.refuse(title, "priorities", "finite numbers", priorities)
    end

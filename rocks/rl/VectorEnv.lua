@@ -84,7 +84,7 @@ function VectorEnv:reset(options)
    checks.method(self, VectorEnv, "reset", "envs")
    args.check_options("rl.VectorEnv.reset", options, "seed")
    local seed, list = options and options.seed, {}
-   if seed ~= nil and math.type(seed) ~= "integer" then
+   if seed ~= nil and not (math.type(seed) and math.tointeger(seed)) then
       args.refuse("rl.VectorEnv.reset", "seed", "an integer", seed)
    end
    for i, env in ipairs(self.envs) do

@@ -190,6 +190,7 @@ describe("a wrong argument of a method", function()
       refuses("rl.VectorEnv.step: actions[2]: expected a list of 1 numbers", pendulums.step, pendulums,
          torch.tensor {{0.5}, {0 / 0}})
       refuses("rl.VectorEnv.reset: seed: expected an integer, got \"a\"", envs.reset, envs, {seed = "a"})
+      envs:reset {seed = 1.0}
       refuses("rl.VectorEnv: envs: expected a list of environments, got nil", rl.VectorEnv,
          {envs.envs[1], nil, envs.envs[2]})
    end)
@@ -201,8 +202,13 @@ describe("a wrong argument of a method", function()
       refuses(title .. "indices: expected an int64 tensor of one dimension, got nil", buffer.update_priorities, buffer)
       refuses(title .. "indices: expected positions from 1 to 3, the number of transitions, got 4",
          buffer.update_priorities, buffer, torch.tensor {1, 4}, torch.ones(2))
-      refuses(title .. "priorities: expected floating-point numbers of shape (2)", buffer.update_priorities, buffer,
+      refuses(title .. "priorities: expected real numbers of shape (2)", buffer.update_priorities, buffer,
          torch.tensor {1, 2}, torch.ones(1))
+      for _, dtype in ipairs {"float64", "float16", "int64"} do
+         buffer:update_priorities(torch.tensor {1, 2}, torch.tensor({-1, 2}, {dtype = dtype}))
+         local a, b = table.unpack(buffer.priorities:narrow(1, 1, 2):tolist())
+         assert.is_true(math.abs(a - 1) < 1e-5 and math.abs(b - 2) < 1e-5, dtype)
+      end
    end)
 
    it("of predict is named if an observation has NaN", function()
