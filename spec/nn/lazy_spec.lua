@@ -82,15 +82,18 @@ it("nn.ParameterDict holds parameters by name", function()
    local dict = nn.ParameterDict {b = torch.ones(2), a = torch.zeros(3)}
    dict:set("c", nn.Parameter(torch.ones(1)))
    dict.d = nn.Parameter(torch.ones(4))
+   dict.e = torch.ones(5)
+   dict:register_buffer("f", torch.ones(6))
    local names = {}
    for name, parameter in dict:items() do
       names[#names + 1] = name
       assert.is_true(parameter.is_parameter)
    end
-   assert.same({"a", "b", "c", "d"}, names)
+   assert.same({"a", "b", "c", "d", "e"}, names)
    assert.same({1.0, 1.0}, dict:pop("b"):tolist())
-   assert.equal(3, #dict:parameters())
-   assert.equal("ParameterDict(a: float32 (3), c: float32 (1), d: float32 (4))", tostring(dict))
+   assert.equal(4, #dict:parameters())
+   assert.same({dict.f}, dict:buffers())
+   assert.equal("ParameterDict(a: float32 (3), c: float32 (1), d: float32 (4), e: float32 (5))", tostring(dict))
    assert.raises("nn.ParameterDict: items is the name of a method", function() dict:set("items", torch.ones(1)) end)
    assert.raises("nn.ParameterDict: x: expected a tensor, got 3", function() nn.ParameterDict {x = 3} end)
 end)

@@ -89,7 +89,7 @@ function ModuleDict:set(name, item)
    return self
 end
 
---- Iterates over names and modules, in the order in which the names were first set.
+--- Iterates over names and modules, in the order in which the names were added.
 ---@return fun(): string, nn.Module
 function ModuleDict:items()
    local list, i = rawget(self, "_fields"), 0
@@ -111,7 +111,7 @@ function ModuleDict:__pairs() return self:items() end
 -- Makes #dict the number of names.
 function ModuleDict:__len() return #self:keys() end
 
---- Returns the names, in the order in which they were first set.
+--- Returns the names, in the order in which they were added.
 ---@return string[]
 function ModuleDict:keys()
    local names = {}
@@ -119,7 +119,7 @@ function ModuleDict:keys()
    return names
 end
 
---- Returns the items, in the order in which their names were first set.
+--- Returns the items, in the order in which their names were added.
 ---@return (nn.Module|Tensor)[]
 function ModuleDict:values()
    local list = {}

@@ -4,6 +4,7 @@
 local torch = require "tlua"
 local checked = require "tlua.checked"
 local class = require "tlua.class"
+local members = require "tlua.nn.members"
 local Module = require "tlua.nn.modules.Module"
 local ModuleDict = require "tlua.nn.modules.ModuleDict"
 local Parameter = require "tlua.nn.Parameter"
@@ -34,7 +35,18 @@ for _, name in ipairs {"__init", "update", "set", "__pairs", "__len", "keys", "v
    ParameterDict[name] = checked.origin(ModuleDict[name])
 end
 
---- Iterates over names and parameters, in the order in which they were first set.
+local set <const> = ParameterDict.__newindex
+
+-- Makes a parameter of a plain tensor that is assigned to a new name, as the method `set` does. A
+-- buffer stays a buffer. Ends with a tail call, because Module's __newindex reads its caller's line.
+function ParameterDict:__newindex(name, value)
+   if torch.is_tensor(value) and not members.buffer_kind(self, name, value) then
+      value = parameter_of(value)
+   end
+   return set(self, name, value)
+end
+
+--- Iterates over names and parameters, in the order in which they were added.
 ---@return fun(): string, Tensor
 function ParameterDict:items()
    return self:named_parameters {remove_duplicate = false}
