@@ -151,13 +151,12 @@ describe("nn.Module", function()
       assert.equal(1, #model:parameters())
    end)
 
-   it("accepts a plain tensor in a field from which the parameter was removed", function()
+   it("accepts a buffer or a plain tensor in a field from which the parameter was removed", function()
       local layer = nn.Linear(2, 2)
       layer:register_parameter("weight_raw", nn.Parameter(torch.ones(2, 2)))
       layer.weight = nil
       layer.weight = layer.weight_raw * 2 -- computed from another parameter
-      layer.bias = nil
-      layer:register_buffer("bias", torch.ones(2))
+      layer:register_buffer("bias", torch.ones(2)) -- takes the place of the parameter
       assert.same({layer.weight_raw}, layer:parameters())
       assert.close({{5, 5}}, layer(torch.ones(1, 2)))
       layer.weight = nil

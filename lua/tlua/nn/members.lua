@@ -127,13 +127,13 @@ local function is_computed(module, name)
 end
 
 --- Raises an error if the program has replaced a parameter by a plain tensor, which no optimizer
---- would train and no state would contain.
+--- would train and no state would contain. Accepts buffers, since the program has declared them.
 ---@param module nn.Module
 ---@param name any
 ---@param value any  the field's value, which is no parameter
 function M.check_replaced(module, name, value)
    if rawget(module, "_fields").known[name] == "parameter" and torch.is_tensor(value)
-         and not is_computed(module, name) then
+         and not is_computed(module, name) and not M.buffer_kind(module, name, value) then
       torch.raise(("%s: %s: expected a parameter, as before, got a plain tensor: assign "
          .. "nn.Parameter(tensor)"):format(torch.type(module), tostring(name)))
    end
