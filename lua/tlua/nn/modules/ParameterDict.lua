@@ -38,7 +38,8 @@ end
 local set <const> = ParameterDict.__newindex
 
 -- Makes a parameter of a plain tensor that is assigned to a new name, as the method `set` does. A
--- buffer stays a buffer. Ends with a tail call, because Module's __newindex reads its caller's line.
+-- buffer stays a buffer. The call at the end must be a tail call, because Module's __newindex looks
+-- up the line of its caller.
 function ParameterDict:__newindex(name, value)
    if torch.is_tensor(value) and not members.buffer_kind(self, name, value) then
       value = parameter_of(value)
