@@ -33,7 +33,8 @@ function Module:__init()
    self._type = torch.getdefaulttensortype()
 end
 
---- Raises an error if the input of a module or a criterion is neither a tensor nor a table.
+--- Raises an error if the input of a module or a criterion is neither a tensor nor a table. Classes
+--- with the field takes_any take every value but nil.
 function M.check_input(self, input)
    if input == nil then tlua.raise(classes.type(self) .. ": expected an input, got nil") end
    if type(input) ~= "table" and not is_tensor(input) and not self.takes_any then

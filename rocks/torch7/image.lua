@@ -315,23 +315,15 @@ function M.crop(src, a, b, c, d)
          tlua.raise(("image.crop: format: expected 'c', 'tl', 'tr', 'bl' or 'br', got '%s'"):format(
             a))
       end
-      if not math.tointeger(w) or not math.tointeger(h) then
-         tlua.raise(("image.crop: expected integers as width and height, got %s and %s"):format(
-            tostring(w), tostring(h)))
-      end
+      w, h = base.position("crop", "width", w), base.position("crop", "height", h)
       x1, y1 = a:find "r" and W - w or 0, a:find "b" and H - h or 0
       if a == "c" then x1, y1 = (W - w) // 2, (H - h) // 2 end
       x2, y2 = x1 + w, y1 + h
    else
       x2, y2 = x2 or W, y2 or H
    end
-   local ends <const> = {x1, y1, x2, y2}
-   for i = 1, 4 do
-      local at = ends[i]
-      if not math.tointeger(at) then
-         tlua.raise("image.crop: expected integers as positions, got " .. tostring(at))
-      end
-   end
+   x1, y1 = base.position("crop", "x1", x1), base.position("crop", "y1", y1)
+   x2, y2 = base.position("crop", "x2", x2), base.position("crop", "y2", y2)
    if x1 < 0 or y1 < 0 or x2 > W or y2 > H or x2 <= x1 or y2 <= y1 then
       tlua.raise(("image.crop: the part from (%s, %s) to (%s, %s) is not within %dx%d"):format(x1,
          y1, x2, y2, W, H))
@@ -341,11 +333,7 @@ end
 
 --- Translates an image by (x, y). Pixels without a source are 0.
 function M.translate(src, x, y)
-   if not math.tointeger(x) or not math.tointeger(y) then
-      tlua.raise(("image.translate: expected integers, got (%s, %s)"):format(tostring(x),
-         tostring(y)))
-   end
-   x, y = math.tointeger(x), math.tointeger(y)
+   x, y = base.position("translate", "x", x), base.position("translate", "y", y)
    local size = shape(src)
    local n, H, W = #size, size[#size - 1], size[#size]
    local made = tag(T.zeros_like(src))

@@ -1,6 +1,7 @@
 -- image_base.lua - functions that the files of the package image have in common.
 
 local tlua = require "tlua"
+local args = require "tlua.args"
 local types = require "tlua.torch7.types"
 
 local field, methods = types.field, types.methods
@@ -23,6 +24,14 @@ function M.as_batch(src, fn)
    local dtype = field(src, "dtype")
    if not tlua.is_floating_point(src) then y = tlua.round(y) end
    return types.tag(methods.to(y, dtype))
+end
+
+--- Returns a number of pixels without its fraction, which Torch7 ignores, too. Raises an error that
+--- names the function and the argument if the value is not a finite number.
+function M.position(name, what, value)
+   local size = type(value) == "number" and math.tointeger(math.abs(value) // 1)
+   if not size then args.refuse("image." .. name, what, "a finite number", value) end
+   return value < 0 and -size or size
 end
 
 --- Lets the function M.image[name], which takes n tensors, take one more tensor before them, which

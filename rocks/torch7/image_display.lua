@@ -8,7 +8,7 @@ local types = require "tlua.torch7.types"
 local base = require "tlua.torch7.image_base"
 
 local M = base.image
-local shape, by_name = base.shape, base.by_name
+local shape, by_name, position = base.shape, base.by_name, base.position
 
 -- Returns the images in `input` as a list, and whether `input` is a single image.
 local function images_of(name, input)
@@ -119,13 +119,6 @@ absent "lena"
 absent "fabio"
 
 -- Drawing -----------------------------------------------------------------------------------------
-
--- Returns a position without its fraction, which Torch7 ignores, too.
-local function position(name, what, value)
-   local whole = type(value) == "number" and value == value and math.tointeger(value // 1)
-   if not whole then args.refuse("image." .. name, what, "a finite number", value) end
-   return whole
-end
 
 -- Returns two results: the image on which to draw, and a function that sets the pixel (x, y) if it
 -- is inside the image. Positions count from 0.

@@ -282,8 +282,8 @@ describe("Torch7's image", function()
          ["image.compressPNG: picture: expected an image of 2 or 3 dimensions, got nil"] =
             function() image.compressPNG() end,
          ["image.crop: src: expected an image"] = function() image.crop(torch.ones(3), 0, 0) end,
-         ["image.crop: expected integers as positions, got nil"] = function() image.crop(square) end,
-         ["image.crop: expected integers as width and height, got nil and nil"] =
+         ["image.crop: x1: expected a finite number, got nil"] = function() image.crop(square) end,
+         ["image.crop: width: expected a finite number, got nil"] =
             function() image.crop(square, "c") end,
          ["image.scale: src: expected an image, got nil"] = function() image.scale() end,
          ["image.scale: expected sizes from 1 to 16777216, got 1e+300x1e+300"] =
