@@ -168,7 +168,8 @@ local edges
 -- first to the last bucket that is not empty.
 local function buckets(values)
    edges = edges or limits()
-   local at = torch.bucketize(values, torch.tensor(edges, {dtype = "float64"}))
+   local at = torch.bucketize(values,
+      torch.tensor(edges, {dtype = "float64", device = values.device}))
    local count = {}
    for _, i in ipairs(at:tolist()) do count[i] = (count[i] or 0) + 1 end
    local first, last = math.huge, -math.huge

@@ -50,7 +50,7 @@ local take_log = args.signature [[trainer.Module.log(name: string, value: any,
 --- Logs a value under a name. Loggers get it unless the option `logger` is false, the progress bar
 --- shows it if `prog_bar` is true, and callbacks that monitor the name read it.
 ---@param name string  the name of the value
----@param value number|Tensor  a number, or a tensor of one element
+---@param value number|boolean|Tensor  a number, a boolean (1 or 0), or a tensor of one element
 ---@param options? {prog_bar: boolean, logger: boolean, on_step: boolean, on_epoch: boolean,
 --- reduce_fx: string, sync_dist: boolean, batch_size: integer}  on_step is true by default in
 --- training_step and the hooks of training batches, on_epoch elsewhere. reduce_fx ("mean", "sum",
@@ -69,7 +69,7 @@ function Module:log(name, value, ...)
 end
 
 --- Logs several values.
----@param values table<string, number|Tensor>
+---@param values table<string, number|boolean|Tensor>
 ---@param options? table  the options of Module:log
 function Module:log_dict(values, options)
    if type(values) ~= "table" then

@@ -102,6 +102,8 @@ local function checked(name, value)
       return value:dim() > 0 and value:view({}) or value
    elseif type(value) == "number" then
       return value
+   elseif type(value) == "boolean" then
+      return value and 1 or 0
    end
    args.refuse("trainer.Module.log", "value",
       ("a number or a tensor of one element for %q"):format(name), value)

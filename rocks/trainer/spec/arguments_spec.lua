@@ -101,13 +101,21 @@ describe("torch.trainer", function()
       local ok, message = pcall(trainer.lr_find, module, loader(), {min_lr = 0.1, num_training = 4})
       assert.is_false(ok)
       assert.matches("the third batch is bad", message)
-      assert.is_true(torch.equal(before, module.model.weight))
+      assert.is_true(torch.equal(before:cpu(), module.model.weight:cpu()))
    end)
 
    it("names checkpoints although values called epoch, step and metrics are logged", function()
       local checkpoint = trainer.ModelCheckpoint {filename = "{epoch}-{step}-{metrics:.1f}"}
       local name = checkpoint:format_name(3, 10.0, {epoch = 7, step = 8, metrics = 0.5})
       assert.equal("epoch=3-step=10-metrics=0.5", name)
+   end)
+
+   it("logs a boolean as 1 or 0", function()
+      local module = learner()
+      function module:on_train_batch_end() self:log("seen", true) end
+      local run = make()
+      run:fit(module, loader())
+      assert.equal(1.0, run.callback_metrics.seen + 0.0)
    end)
 
    it("weights a mean by the alphabetically first named field of a batch", function()
