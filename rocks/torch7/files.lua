@@ -266,6 +266,7 @@ end
 
 function File:writeString(text)
    check(self, "writable")
+   if type(text) == "number" then text = tostring(text) end
    if type(text) ~= "string" then
       torch.raise("writeString: expected a string, got " .. classes.type(text))
    end

@@ -172,12 +172,12 @@ function M.Whisper:forward(features, tokens)
 end
 
 local take_generate = args.signature [[audio.models.Whisper.generate(features: tensor,
-   tokens: names, eos: integer, max_new_tokens: count?)]]
+   tokens: any, eos: integer, max_new_tokens: count?)]]
 
 --- Continues `tokens` with the most probable token at each step. It ends after the token `eos`,
 --- after max_new_tokens new tokens, or when the list has max_target_positions tokens.
 ---@param features Tensor  (1, num_mel_bins, frames)
----@param tokens integer[]  the first tokens, such as start, language and task
+---@param tokens integer[]|Tensor  the first tokens, such as start, language and task
 ---@param eos integer  the token of the end
 ---@param max_new_tokens? integer  the largest number of further tokens
 ---@return integer[] tokens  `tokens` followed by the new tokens
@@ -186,6 +186,10 @@ function M.Whisper:generate(...)
    local a = take_generate(...)
    local features, eos, max_new_tokens = a.features, a.eos, a.max_new_tokens
    local most = self.config.max_target_positions
+   if torch.is_tensor(a.tokens) then a.tokens = a.tokens:reshape(-1):tolist() end
+   if type(a.tokens) ~= "table" then
+      args.refuse(title, "tokens", "a list or a tensor of integers", a.tokens)
+   end
    local list = table.move(a.tokens, 1, #a.tokens, 1, {})
    for i, token in ipairs(list) do
       local whole = math.type(token) and math.tointeger(token)

@@ -127,10 +127,12 @@ describe("audio.models.Whisper", function()
       assert.is_true(difference(case.made, made:narrow(3, 1, 40)) < 1e-4)
    end)
 
-   it("can be exported, and computes shapes on the device meta", function()
+   it("can be exported, takes tokens as a tensor, and computes shapes on the device meta", function()
       local tokens = (case.tokens + 1):to(device.name or "cpu")
       local logits = model(features, tokens)
       assert.is_true(difference(logits:cpu(), torch.export(model, {features, tokens})(features, tokens)) < 1e-4)
+      local one = features:narrow(1, 1, 1)
+      assert.same(model:generate(one, {2, 3}, 5, 2), model:generate(one, torch.tensor {2, 3}, 5, 2))
       local shadow = models.Whisper(model.config):to "meta"
       assert.same(logits.shape, shadow(features:to "meta", tokens:to "meta").shape)
    end)
@@ -147,6 +149,7 @@ describe("audio.models.Whisper", function()
          ["tokens[2]: expected a token from 1 to 30, got 31"] = {one, {2, 31}, 3},
          ["tokens[2]: expected an integer, got \"x\""] = {one, {2, "x"}, 3},
          ["tokens is missing"] = {one},
+         ["tokens: expected a list or a tensor of integers, got 2"] = {one, 2, 3},
          ["eos is missing"] = {one, {2}},
          ["max_new_tokens: expected an integer of at least 0, got -1"] = {one, {2}, 3, -1},
          ["features: expected the features of one waveform"] = {torch.cat {one, one}, {2}, 3},

@@ -165,7 +165,7 @@ describe("Torch7's files", function()
       assert.raises("writeByte: expected a number from 0 to 255, got 300", function() binary:writeByte(300) end)
       assert.raises("writeInt: expected a number from -2147483648 to 2147483647, got 1e+30",
          function() binary:writeInt(1e30) end)
-      assert.raises("writeString: expected a string, got number", function() binary:writeString(5) end)
+      assert.raises("writeString: expected a string, got table", function() binary:writeString {} end)
       binary:writeByte(255)
       binary:writeLong(-1.5) -- a number is rounded downwards
       binary:seek(1)
