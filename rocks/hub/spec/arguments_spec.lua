@@ -73,6 +73,7 @@ end)
 
 describe("an architecture", function()
    it("may contain a module of a group of torch.vision.models", function()
+      if not torch.has "vision" then return pending "needs the package vision" end
       local architecture = require "tlua.hub.architecture"
       local model, why = architecture.build({"nn.Sequential", {"vision.models.quantization.none"}}, nil, "a")
       assert.is_nil(model)
