@@ -139,9 +139,9 @@ function M.curves(...)
          end
          names[#names + 1] = name
       end
-      table.sort(names, function(a, b)
-         if type(a) == type(b) then return a < b end
-         return type(a) == "number"
+      table.sort(names, function(one, other)
+         if type(one) == type(other) then return one < other end
+         return type(one) == "number"
       end)
       for i, name in ipairs(names) do series[i] = line(tostring(name), values[name]) end
    else
