@@ -13,8 +13,8 @@ local MapDataPipe = require "tlua.datapipes.MapDataPipe"
 ---    pipe:pairs()      -- Pairs(pipe)
 ---
 --- The class must derive from IterDataPipe or from MapDataPipe. All pipes that derive from the same
---- base class get the method. A name that is already in use raises an error. In the workers of a
---- DataLoader, only the library's own forms exist.
+--- base class get the method. A name that is already in use raises an error. The workers of a
+--- DataLoader do not have the methods that a program has registered.
 ---@param name string
 ---@return fun(cls: table): table
 return function(name)

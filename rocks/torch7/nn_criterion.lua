@@ -181,9 +181,9 @@ end
 local ClassNLL = criterion("ClassNLLCriterion",
    "weights=nil sizeAverage=true ignoreIndex=-100", nll)
 
--- Returns the labels of a batch if the gradient has a simple form, one number at each label. This
--- holds if the criterion has no weights and no label is ignored. Returns nil for other inputs,
--- which autograd handles.
+-- Returns the labels of a batch if the gradient is zero except for one number in each row, at the
+-- row's label. This holds if the criterion has no weights and no label is ignored. Returns nil for
+-- other inputs, which autograd handles.
 local function plain_labels(self, input, target)
    if self.weights or not is_tensor(input) or not is_tensor(target) or dims(input) ~= 2
       or dims(target) ~= 1 or methods.numel(target) == 0 then

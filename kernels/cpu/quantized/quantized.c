@@ -133,7 +133,8 @@ static void round_rows(void *context, int64_t begin, int64_t end) {
     round_positions(p, 1, (const char *)p->call->in + i * n, i, p->copy + i * p->channels);
 }
 
-/* Rounds rows `begin` to `end` of the padded images. */
+/* Quantizes rows of the padded images to integers of 8 bits, from row `begin` up to, but not
+** including, row `end`. */
 static void round_images(void *context, int64_t begin, int64_t end) {
   tlk_QuantizedProduct *p = context;
   const tlk_Windows *w = &p->call->windows;

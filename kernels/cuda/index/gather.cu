@@ -35,8 +35,8 @@ bool tlk_check_index(const struct tlk_check_index *call) {
 
 tli_Iter cuda_index_loop(const tlk_IndexCall *call, int indexed) {
   tli_Iter it = call->it;
-  /* `other` is an operand that is not indexed. The indexed dimension is inserted before the first
-  ** dimension whose stride in this operand is not smaller. */
+  /* `other` is an operand that is not indexed. In this operand, strides grow from dimension to
+  ** dimension, and the indexed dimension is inserted where its own stride fits into this order. */
   int other = indexed == 0 ? 2 : 0;
   int at = 0;
   if (call->count == 1) return it;

@@ -176,8 +176,8 @@ local function frames_of(a, onesided)
    return torch.fft.irfft(x, a.n_fft, options)
 end
 
--- The frames cover `covered` numbers, including the padding. Returns the first and the last
--- position of the signal without the padding among these numbers.
+-- Returns the first and the last position of the signal without its padding, among the numbers that
+-- the frames cover. `covered` is the count of these numbers, including the padding.
 local function range_of(a, covered)
    local first = a.center and a.n_fft // 2 or 0
    local last = a.length and first + a.length or a.center and covered - a.n_fft // 2 or covered

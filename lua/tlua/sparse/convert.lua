@@ -203,7 +203,8 @@ local function unblocked(values, matrices, rows, cols)
    return values:flatten(1, 3), matrices and all(matrices:view(n, 1, 1)), rows, cols
 end
 
---- Returns the components of a tensor in layout sparse_coo. The dimensions of a batch are sparse.
+--- Converts a tensor's components to the layout sparse_coo and returns them. Batch dimensions of
+--- the original become sparse dimensions of the result.
 ---@param p table
 ---@return table
 function M.as_coo(p)

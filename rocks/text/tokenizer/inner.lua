@@ -273,7 +273,8 @@ local function walk(state, known, part)
    describe(state, part)
 end
 
--- Adds a step that leaves a text to tokenize.lua if the normalised text contains an added token.
+-- Adds a step to `state`. If the normalised text contains an added token, the C code stops at this
+-- step, and tokenize.lua tokenizes the text instead.
 local function check_added(state, finder)
    if finder.n == 0 then return end
    local list = {}

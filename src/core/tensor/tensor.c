@@ -257,8 +257,9 @@ tl_Tensor *tl_tensor_empty(tl_DType dtype, int ndim, const int64_t *sizes) {
   return tli_empty(dtype, TLI_CPU, ndim, sizes);
 }
 
-/* Returns the number of elements that memory must have for a geometry, up to its last element.
-** Returns -1 for a negative stride or on overflow. */
+/* Returns the number of elements that memory must hold for a tensor with these sizes and strides,
+** up to the tensor's last element. `element` is an element's size in bytes. Returns -1 for a
+** negative stride or on overflow. */
 static int64_t extent(int ndim, const int64_t *sizes, const int64_t *strides, int64_t element) {
   int64_t last = 0, step, bytes;
   for (int d = 0; d < ndim; d++) {

@@ -93,8 +93,8 @@ static void unlink_callback(tli_Callback *a) {
   a->home->n--;
 }
 
-/* Removes all dropped callbacks from the list `dropped` and returns them as a list. `open` tells
-** whether the state stays open. */
+/* Empties the list `dropped` and returns the callbacks that were in it. If `open` is false, the Lua
+** state is being closed. */
 static tli_Callback *take_dropped(Home *h, bool open) {
   tli_mutex_lock(&guard);
   tli_Callback *list = h->dropped;

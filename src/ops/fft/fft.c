@@ -207,8 +207,8 @@ tl_Tensor *tlo_fft_real_backward(tl_Tensor *grad, tl_Ints dim, int64_t sign, dou
 }
 
 /* Computes the gradient of a real-to-complex transform: the real part of the inverse transform of
-** the zero-padded gradient. A transform of the half line gives the same result if the elements that
-** stand for two are halved first, since it counts them twice. */
+** the zero-padded gradient. A complex-to-real transform of the gradient gives the same result. It
+** counts most elements twice, once for their conjugates, so these elements are halved first. */
 tl_Tensor *tlo_fft_r2c_backward(tl_Tensor *grad, tl_Ints sizes, tl_Ints dim, double scale) {
   tli_Chain c = {0};
   int d = tli_dim("rfft", dim.v[dim.n - 1], grad->ndim);

@@ -159,8 +159,8 @@ static bool check(const tl_Tensor *input, const tl_Tensor *linear, const tl_Tens
   return true;
 }
 
-/* Computes the logits (N, C, d...) of a linear layer that has an output at each position d... and
-** the weight (C, d..., in). */
+/* Computes the logits (N, C, d...) of a linear layer. `linear` is the layer's weight (C, d..., in),
+** which has a row for each class and each position d... . */
 static tl_Tensor *chain_logits_at(tli_Chain *c, tl_Tensor *input, tl_Tensor *linear,
                                   tl_Tensor *bias) {
   int64_t sizes[TL_MAX_DIMS] = {input->sizes[0]}, rows = 1;

@@ -130,8 +130,8 @@ tl_Tensor *tlo_gaussian_nll_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor 
   /* Sizes of 1 in the target may broadcast, as in PyTorch. Only targets with another number of
   ** dimensions get a warning. */
   bool alike = target->ndim == input->ndim;
-  tl_Tensor *difference = alike ? chain_sub(&c, input, target)
-                                : TLI_STEP(&c, tlo_loss_difference(input, target));
+  tl_Tensor *difference =
+      alike ? chain_sub(&c, input, target) : TLI_STEP(&c, tlo_loss_difference(input, target));
   tl_Tensor *share = chain_div(&c, chain_mul(&c, difference, difference), v);
   tl_Tensor *loss = chain_scale(&c, chain_add(&c, TLI_STEP(&c, tlo_log(v)), share), 0.5);
   if (full) loss = chain_plus(&c, loss, 0.5 * log_of_two_pi);
