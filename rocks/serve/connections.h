@@ -13,8 +13,8 @@
 typedef struct Client {
   struct Client *above, *below;
   int fd;
-  /* the time in ns at which the client could begin to send a request; 0 while a request is being
-  ** answered */
+  /* the time in ns since which the server waits for this client's next request; 0 while a request
+  ** is being answered */
   _Atomic int64_t since;
 } Client;
 

@@ -146,7 +146,7 @@ one("Mul", function(_, x, weight) return T.mul(x, weight) end,
    function(self) parameters(self, {1}) end)
 
 -- Reshapes a learnt tensor p so that it broadcasts with x, which may have a batch dimension. Each
--- dimension of p has the size of a sample or the size 1.
+-- dimension of p has the size of the same dimension of one sample, or the size 1.
 local function fitted(x, p)
    local sizes = shape(p)
    if dims(x) == #sizes + 1 then table.insert(sizes, 1, 1) end

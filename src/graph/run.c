@@ -494,7 +494,8 @@ static bool repeat_loop(const tl_Program *p, tli_RunContext *c, int32_t *i) {
   return true;
 }
 
-/* Makes the call *i. At a mark, sets *i to the call at which the run continues. */
+/* Makes the call *i. If this call marks the begin or the end of a branch or a loop, sets *i to the
+** call at which the run continues. */
 static bool make_call(const tl_Program *p, tli_RunContext *c, int32_t *i) {
   const tli_Call *call = c->steps[*i].call->call;
   TL_TRY(enter_sweep(c, &c->steps[*i]));

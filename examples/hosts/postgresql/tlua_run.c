@@ -22,7 +22,7 @@ PG_FUNCTION_INFO_V1(tlua_run);
 typedef struct Loaded {
   tl_Program *program;
   tl_ProgramInput input;
-  tl_Tensor *out; /* the output of the last run, which the next run writes again; NULL before */
+  tl_Tensor *out; /* the output of the last run, which the next run overwrites; first NULL */
   int64 numbers;  /* number of elements of the input */
   void *block;    /* memory with a copy of the program's file */
   char *bytes;    /* the copy, at a multiple of 64 as tl_program_read asks */

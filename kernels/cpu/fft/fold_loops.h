@@ -193,8 +193,8 @@ static void line_out(int64_t n, tlk_FftPiece from, double scale, double sign, vo
   }
 }
 
-/* Multiplies vector v, whose imaginary parts are multiplied by in_sign first, by the numbers at
-** w. */
+/* Multiplies the imaginary parts of v by in_sign, and then multiplies v by the complex numbers at
+** w. Real parts of the product are multiplied by scale, and imaginary parts by out_scale. */
 static inline Complexes multiplied(Complexes v, real in_sign, const real *w, real scale,
                                    real out_scale) {
   v.im *= in_sign;

@@ -12,7 +12,8 @@
 ** and elements at the same position in both would evict one another from the cache. */
 #define APART 192
 
-/* Allocates two pieces of at least `rows` rows, and buffers of `buffer` bytes. */
+/* Allocates the working memory of *room: two pieces of at least `rows` rows each, and buffers of
+** `buffer` bytes in all. */
 static bool open_room(tlk_FftRoom *room, const tlk_FftPlan *plan, int64_t rows, size_t buffer) {
   /* a real signal has one row more, and the first pass of a folded line writes whole vectors */
   size_t array = (size_t)(rows + TLK_FFT_LANE_BYTES / 4) * TLK_FFT_LANE_BYTES + APART;

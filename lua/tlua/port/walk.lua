@@ -150,8 +150,8 @@ function M.free_names(node)
    return used
 end
 
---- Returns whether a body returns, breaks, continues or yields in its own scope by a statement of
---- the kind `kind`, such as "Break". A break of an inner loop is not counted.
+--- Returns whether a body contains a statement of the kind `kind`, such as "Break" or "Yield", that
+--- acts on the body's own scope. A break of an inner loop, for instance, does not count.
 function M.has(body, kind)
    local found = false
    local function visit(node)

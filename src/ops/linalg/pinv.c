@@ -24,8 +24,8 @@ static tl_Tensor *usual_rtol(tli_Chain *c, const tl_Tensor *A, tl_Tensor *atol) 
   return TLI_STEP(c, tlo_where(given, zero, usual));
 }
 
-/* Returns a mask of the values in s (..., k) that count as nonzero. A value must exceed both atol
-** and rtol times the largest value of the same matrix. */
+/* Returns a mask of the values in s (..., k) that count as nonzero. A value counts if it is greater
+** than atol, and also greater than the product of rtol and the largest value of the same matrix. */
 static tl_Tensor *nonzero(tli_Chain *c, const tl_Tensor *A, tl_Tensor *s, tl_Tensor *atol,
                           tl_Tensor *rtol) {
   int64_t last = -1;

@@ -1,4 +1,4 @@
-/* optim.c - loops for the rules of kernels/optim.h, and for scaling. */
+/* optim.c - loops for the optimizers' update rules (kernels/optim.h), and for scaling arrays. */
 #include "kernels/cpu/optim/optim.h"
 #include "kernels/optim.h"
 

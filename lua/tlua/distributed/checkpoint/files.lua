@@ -3,8 +3,8 @@
 --
 -- While a save runs, its first rank keeps the file of the new index open in the folder, under the
 -- temporary name .tlua-PROCESS-COUNT-TIME.tmp. At its end, a save removes the temporary files of
--- dead processes (core/platform/scratch.h). If no temporary file is then left, no other save is
--- running, and it also removes the parts that killed saves have left.
+-- dead processes (core/platform/scratch.h). A temporary file that is still there then belongs to
+-- another running save. If there is none, the save also removes the parts that killed saves left.
 
 local torch = require "tlua"
 local boxes = require "tlua.distributed.checkpoint.boxes"
