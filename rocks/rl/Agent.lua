@@ -150,8 +150,8 @@ function Agent:save(path)
    torch.save(state, path)
 end
 
--- Raises an error if a tensor or a network that `load` has read differs in its sizes from the part
--- of the agent into which it would be copied.
+-- Raises an error if `saved`, a tensor or a network of a file, has other sizes than the part of the
+-- agent into which `load` would copy it.
 local function check_sizes(name, path, part_name, part, saved)
    local own
    if torch.is_tensor(part) then

@@ -125,24 +125,11 @@ function Env:step(action)
       torch.raise(torch.type(self) .. ".step: the episode has ended; call reset")
    end
    if torch.is_tensor(action) then action = action:tolist() end
-   local space = self.action_space
-   if space.n then
-      action = math.type(action) and math.tointeger(action) or action
-      if math.type(action) ~= "integer" or action < 1 or action > space.n then
-         args.refuse(torch.type(self) .. ".step", "action", "an integer from 1 to " .. space.n,
-            action)
-      end
-   else
-      local count = #space.low
-      local fits = type(action) == "table" and #action == count
-      for i = 1, fits and count or 0 do
-         fits = fits and type(action[i]) == "number" and action[i] == action[i]
-      end
-      if not fits then
-         args.refuse(torch.type(self) .. ".step", "action", ("a list of %d numbers"):format(count),
-            action)
-      end
+   local found, expected = checks.action(self.action_space, action)
+   if found == nil then
+      args.refuse(torch.type(self) .. ".step", "action", expected, action)
    end
+   action = found
    local reward, terminated = self:advance(action)
    if type(reward) ~= "number" or reward ~= reward then
       args.refuse(torch.type(self) .. ".advance", "reward", "a number as its first result", reward)

@@ -94,28 +94,13 @@ function VectorEnv:reset(options)
    return torch.tensor(list), {}
 end
 
--- Raises an error unless each action is an element of the space of actions, or for a Box a list of
--- as many numbers as the Box has. All actions are checked before the first environment makes its
--- step, so that a wrong action changes no environment.
+-- Raises an error unless the space has each action of a list. All actions are checked before the
+-- first environment makes its step, so that a wrong action changes no environment.
 local function check_actions(space, list)
-   local title <const> = "rl.VectorEnv.step"
-   local n = space.n
    for i, action in ipairs(list) do
-      if n then
-         local position = math.type(action) and math.tointeger(action)
-         if not position or position < 1 or position > n then
-            args.refuse(title, ("actions[%d]"):format(i), "an integer from 1 to " .. n, action)
-         end
-      else
-         local count = #space.low
-         local fits = type(action) == "table" and #action == count
-         for k = 1, fits and count or 0 do
-            fits = fits and type(action[k]) == "number" and action[k] == action[k]
-         end
-         if not fits then
-            args.refuse(title, ("actions[%d]"):format(i), ("a list of %d numbers"):format(count),
-               action)
-         end
+      local found, expected = checks.action(space, action)
+      if found == nil then
+         args.refuse("rl.VectorEnv.step", ("actions[%d]"):format(i), expected, action)
       end
    end
 end

@@ -19,6 +19,28 @@ function M.method(self, cls, method, word)
       .. "%s as the object"):format(cls.__name, method, word, method, args.describe(self)))
 end
 
+--- Returns an action, as an integer if the space is discrete. If the action does not fit the space,
+--- returns nil and a description of actions that fit. A list of numbers fits a Box if it has as
+--- many numbers as the Box has bounds, even if they are outside of these bounds.
+---@param space rl.Discrete|rl.Box
+---@param action any
+---@return integer|number[]|nil action
+---@return string? expected
+function M.action(space, action)
+   if space.n then
+      local position = math.type(action) and math.tointeger(action)
+      if position and position >= 1 and position <= space.n then return position end
+      return nil, "an integer from 1 to " .. space.n
+   end
+   local count = #space.low
+   local fits = type(action) == "table" and #action == count
+   for i = 1, fits and count or 0 do
+      fits = fits and type(action[i]) == "number" and action[i] == action[i]
+   end
+   if fits then return action end
+   return nil, ("a list of %d numbers"):format(count)
+end
+
 --- Raises an error unless the results of an environment's step are a reward and two booleans.
 ---@param env table  the environment
 ---@param reward any
