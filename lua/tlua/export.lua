@@ -450,9 +450,9 @@ local function add_others(named, others)
 end
 
 -- Returns the graph of a model. The first call of a model may differ from later ones, for example
--- because it fills a cache, and so may the first call with a larger size. If the recordings differ,
--- the model is therefore recorded again. Then tensors in variables and fields have names as well,
--- so that the parts of them that a call takes are recorded.
+-- because it fills a cache, and so may the first call with a larger size. So if two recordings of
+-- the model differ, it is recorded again. In this recording, tensors in variables and fields have
+-- names too, so that it contains the calls that take parts of these tensors.
 local function graph_of(call, tensors, symbols)
    local function record()
       call.named = named_tensors(call.model)

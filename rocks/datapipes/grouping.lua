@@ -176,8 +176,8 @@ local grouper <const> = "data.datapipes.iter.Grouper"
 ---@param datapipe data.IterDataPipe
 ---@param group_key_fn fun(...): any  returns the key of an item
 ---@param options? {keep_key?: boolean, buffer_size?: integer, group_size?: integer,
---- guaranteed_group_size?: integer, drop_remaining?: boolean}  keep_key: whether an item is a key
---- and a list
+--- guaranteed_group_size?: integer, drop_remaining?: boolean}  keep_key: whether the pipe returns
+--- {key, list} for each group, instead of only the list
 function Grouper:__init(...)
    local a = grouper_signature(...)
    rows.check_stream(grouper, "datapipe", a.datapipe)

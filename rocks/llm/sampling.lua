@@ -1,6 +1,6 @@
--- sampling.lua - chooses the next token of a text. The options are applied in llama.cpp's order:
--- first biases and penalties, then logits_processor, the grammar, top_k, typical_p, top_p, min_p
--- and temperature.
+-- sampling.lua - chooses the next token of a text. The options are applied in llama.cpp's order.
+-- Biases and penalties come first. They are followed by logits_processor, the grammar, top_k,
+-- typical_p, top_p, min_p and temperature.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -38,9 +38,10 @@ local function fall_back(self, message)
    end
 end
 
--- Calls a method of the run's store. If the store is a server that has failed, a folder replaces
--- it: then calls the folder's method, and returns nil if that call fails, too. Raises an error if
--- the server or the folder refuses the request.
+-- Calls a method of the run's store. Raises an error if the store refuses the request. If a call of
+-- a server fails for another reason, a folder replaces the server, and the folder's method is
+-- called. If the call of a folder fails, the run has no store from then on, and this function
+-- returns nil.
 local function ask(self, method, ...)
    if not self.store then return nil end
    local ok, result = pcall(self.store[method], self.store, ...)

@@ -37,7 +37,7 @@ local function check_inputs(inputs)
    end
 end
 
--- Checks the names of inputs or outputs.
+-- Raises an error unless `names`, the names of inputs or of outputs, is nil or a list of names.
 local function check_names(what, names)
    if names == nil then return end
    if type(names) ~= "table" then args.refuse("onnx.export", what, "a list of names", names) end

@@ -29,8 +29,9 @@ function Results:reset()
    self.defers, self.postpones = false, false
 end
 
--- Returns the number of examples in a batch, which is the first size of its first tensor. Fields
--- with names come after list entries, in alphabetical order. Returns nil if there is no tensor.
+-- Returns the number of examples in a batch, which is the first size of its first tensor, or nil
+-- if it has no tensor. The search goes through list entries first, and then through named fields in
+-- alphabetical order.
 local function size_of(batch)
    if torch.is_tensor(batch) then return batch:dim() > 0 and batch:size(1) or 1 end
    if type(batch) ~= "table" then return nil end

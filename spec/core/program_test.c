@@ -2,8 +2,8 @@
 ** program_test.c - tests exported programs without Lua, which is not linked here.
 ** program_models.lua exports models, inputs, and the results that must be reproduced bit for bit.
 ** The loader must refuse mutated files, or run them without a crash. `make fuzz-programs` and `make
-** race-programs` run this test with sanitizers, linked with a library that is built for these
-** programs.
+** race-programs` build this test with sanitizers, together with a library that has only the
+** operators of the exported programs, and run it.
 */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -8,13 +8,22 @@
 ** errors. An error in a kernel ends the process with a message that names the kernel and the
 ** thread.
 **
-** Environment variables, with their defaults: TLUA_EMULATED_SEED (1), TLUA_EMULATED_DEVICES (2),
-** TLUA_EMULATED_MEMORY (bytes of each device, 4 GiB), TLUA_EMULATED_ADDRESSES (bytes of address
-** space, 2^47), TLUA_EMULATED_MULTIPROCESSORS (4), TLUA_EMULATED_FAIL_AT (the number of the call
-** that fails; 0: none), TLUA_EMULATED_DEAD_AT (the number of the call from which on all calls fail,
-** as after a hardware fault; 0: never), TLUA_EMULATED_LAZY (1: streams run when they are waited
-** for, 0: immediately), TLUA_EMULATED_IDLE (1: kernels are never run), TLUA_EMULATED_RACES and
-** TLUA_EMULATED_REMOVE (races.cc), TLUA_EMULATED_VERBOSE.
+** These environment variables change the emulator. A switch is on if it is 1, and off by default.
+**
+**   TLUA_EMULATED_SEED             the seed of the order of threads and blocks (1)
+**   TLUA_EMULATED_DEVICES          the number of devices (2)
+**   TLUA_EMULATED_MEMORY           the bytes of memory of each device (4 GiB)
+**   TLUA_EMULATED_ADDRESSES        the bytes of address space (2^47)
+**   TLUA_EMULATED_MULTIPROCESSORS  the number of multiprocessors of each device (4)
+**   TLUA_EMULATED_FAIL_AT          the number of the call that fails; 0, the default: none
+**   TLUA_EMULATED_DEAD_AT          the number of the first call after a fault of the hardware, from
+**                                  which on all calls fail; 0, the default: none
+**   TLUA_EMULATED_LAZY             a switch: streams run only when the program waits for them
+**   TLUA_EMULATED_IDLE             a switch: kernels are never run
+**   TLUA_EMULATED_FOREIGN          a switch: the kernels are not built for the devices
+**   TLUA_EMULATED_LEGACY           a switch: the devices have no virtual memory
+**   TLUA_EMULATED_VERBOSE          a switch: prints the operators that the CPU's kernels compute
+**   TLUA_EMULATED_RACES, TLUA_EMULATED_REMOVE  (races.cc)
 **
 ** One lock guards everything, including the work of kernels. Globals live until the process ends,
 ** because memory on a device may be freed while the process exits.
@@ -45,8 +54,8 @@ enum { GARBAGE = 0xfb };
 /* ---- settings (runtime.cc) ---------------------------------------------------------- */
 
 struct Settings {
-  int64_t seed, devices, memory, multiprocessors, fail_at, dead_at, lazy, idle, verbose, foreign,
-      legacy, addresses;
+  int64_t seed, devices, memory, multiprocessors, fail_at, dead_at, lazy, idle, foreign, legacy,
+      addresses;
 };
 extern Settings settings;
 /* Changes a setting by its name; returns false if no setting has that name. */

@@ -27,7 +27,6 @@ Settings settings = {setting("TLUA_EMULATED_SEED", 1),
                      setting("TLUA_EMULATED_DEAD_AT", 0),
                      setting("TLUA_EMULATED_LAZY", 0),
                      setting("TLUA_EMULATED_IDLE", 0),
-                     setting("TLUA_EMULATED_VERBOSE", 0),
                      setting("TLUA_EMULATED_FOREIGN", 0),
                      setting("TLUA_EMULATED_LEGACY", 0),
                      setting("TLUA_EMULATED_ADDRESSES", (int64_t)1 << 47)};

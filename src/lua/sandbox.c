@@ -404,7 +404,7 @@ static void empty_debug(lua_State *L) {
   }
 }
 
-/* Pushes a loaded module's table, or nil. */
+/* Pushes the value of a loaded module. Returns false if it is not a table. */
 static bool push_loaded(lua_State *L, const char *name) {
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
   bool there = lua_getfield(L, -1, name) == LUA_TTABLE;
@@ -412,7 +412,8 @@ static bool push_loaded(lua_State *L, const char *name) {
   return there;
 }
 
-/* Pushes the copy of a standard library that the library's Lua files use, or nil. */
+/* Pushes the copy of Lua's standard library `name` that tlua's own Lua files use. Returns false if
+** there is no such copy. */
 static bool push_copied(lua_State *L, const char *name) {
   tli_push_environment(L);
   if (strcmp(name, "_G") == 0) return lua_istable(L, -1);

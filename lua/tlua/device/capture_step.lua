@@ -202,7 +202,7 @@ return function(kind)
 
       -- Returns whether the step uses a tensor of the list `replaced`. To find out, the step is
       -- captured while these tensors are on the meta device, where they have no values. If the step
-      -- uses one, the capture fails or a result is on the meta device as well.
+      -- uses such a tensor, the capture fails, or a result of the step is on the meta device.
       local function uses(replaced)
          for _, item in ipairs(replaced) do item[1](item[3]) end
          local fine, new, found = pcall(try_capture)

@@ -111,10 +111,10 @@ local function add_table(list, value)
    return copy
 end
 
---- Records these values in a note, and returns the note: fields of tables and upvalues of functions
---- that must keep their values; tables all of whose fields must keep their values; the hooks of the
---- optimizers' steps; the number of parameters of each optimizer; tensors that must share the
---- memory of other tensors; and leaf tensors.
+--- Returns a note, which can tell later whether one of these values has changed: fields of tables
+--- and upvalues of functions; tables with all their fields; the hooks of the optimizers' steps; the
+--- number of parameters of each optimizer; tensors that share the memory of other tensors; and leaf
+--- tensors. Returns nil if a field has changed already.
 ---@param link {fields: table[], upvalues: table[], tables: table[], parts: table, own: Tensor[],
 --- kept: Tensor[], leaves: table[]}  the optimizers are parts.optimizers; kept: for each tensor of
 --- `own`, the tensor whose memory it must share

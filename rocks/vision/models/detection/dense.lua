@@ -57,7 +57,8 @@ function M.check(title, backbone, num_classes, is_list)
    end
 end
 
---- Returns the names of the options of a builder that have no default.
+--- Returns the set of those options of a builder that have no default: the options that all
+--- builders have, and those of the model's class.
 ---@param further table<string, boolean>  the options of the model's class
 ---@return table<string, boolean>
 function M.options(further)
